@@ -1,0 +1,107 @@
+//! What is known of a cluster between two commands: a small file, written after every process that is started.
+
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{Layout, Slot};
+use super::process::Process;
+use crate::paths;
+use crate::tools::appear;
+
+/// Which processes belong to the cluster. Never consulted to find out whether something works, only what to end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct State {
+    pub slot: Slot,
+    /// `up` came to its end.
+    pub complete: bool,
+    /// Where the programs of the running cluster lie; the checkout may have moved on since.
+    pub tools: Vec<PathBuf>,
+    /// The parent of each machine's processes: `control`, `node-1`, …
+    pub machines: BTreeMap<String, Process>,
+    /// The programs that `up` started on the machines: `node-1/kubelet`, …
+    pub daemons: BTreeMap<String, Process>,
+}
+
+impl State {
+    pub fn new(slot: Slot) -> Self {
+        Self { slot, complete: false, tools: Vec::new(), machines: BTreeMap::new(), daemons: BTreeMap::new() }
+    }
+
+    /// `None` if there is no such cluster.
+    pub fn load(name: &str) -> Result<Option<Self>> {
+        let file = file(name)?;
+        match std::fs::read(&file) {
+            Ok(text) => {
+                let state = serde_json::from_slice(&text);
+                Ok(Some(state.with_context(|| format!("{} is damaged", file.display()))?))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+        }
+    }
+
+    pub fn save(&self, layout: &Layout) -> Result<()> {
+        appear(&file(&layout.name)?, |partial| Ok(std::fs::write(partial, serde_json::to_vec_pretty(self)?)?))
+    }
+}
+
+fn file(name: &str) -> Result<PathBuf> {
+    Ok(clusters()?.join(name).join("state.json"))
+}
+
+fn clusters() -> Result<PathBuf> {
+    Ok(paths::cache()?.join("clusters"))
+}
+
+/// Names of all clusters that left a trace.
+pub fn names() -> Result<Vec<String>> {
+    let Ok(entries) = std::fs::read_dir(clusters()?) else { return Ok(Vec::new()) };
+    let folders = entries.flatten().filter(|entry| entry.path().join("state.json").exists());
+    Ok(folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+}
+
+/// The slot of a cluster that exists, or the first free one. The default cluster always has the first.
+pub fn slot_for(name: &str) -> Result<Slot> {
+    if let Some(state) = State::load(name)? {
+        return Ok(state.slot);
+    }
+    let mut taken = Vec::new();
+    for other in names()? {
+        taken.extend(State::load(&other)?.map(|state| state.slot));
+    }
+    let mut slots = Slot::all();
+    let first = slots.next();
+    let free = if name == super::DEFAULT_NAME { first } else { slots.find(|slot| !taken.contains(slot)) };
+    free.context("no address range is left for one more cluster; end one with `cargo xtask cluster --name NAME down`")
+}
+
+/// Held while a command changes the cluster. The lock goes with the process, however it ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    pub fn take(name: &str, what: &str) -> Result<Self> {
+        std::fs::create_dir_all(clusters()?)?;
+        let path = clusters()?.join(format!("{name}.lock"));
+        let mut file = File::options().create(true).append(true).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                write!(file, "`cluster {what}`, process {}", std::process::id())?;
+                Ok(Self { _file: file })
+            }
+            Err(TryLockError::WouldBlock) => {
+                let holder = std::fs::read_to_string(&path).unwrap_or_default();
+                bail!("the cluster {name:?} is being changed by {holder}; wait until that has ended, or end it")
+            }
+            Err(TryLockError::Error(error)) => Err(error).context("cannot lock the cluster's folder"),
+        }
+    }
+}
