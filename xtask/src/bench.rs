@@ -1,2 +1,21 @@
+//! `make bench`: figures, as ratios measured in one run.
+
 use anyhow::Result;
-pub fn run(_r: u32) -> Result<()> { Ok(()) }
+
+use crate::{cargo, cluster, shell};
+
+/// The same cluster as for tests: nothing else runs on it.
+const CLUSTER: &str = "test";
+
+pub fn run(rounds: u32) -> Result<()> {
+    let found = cluster::is_running(CLUSTER)?;
+    cluster::up(CLUSTER)?;
+    let mut command = cargo::command();
+    command.args(["test", "--release", "--package", "e2e", "--test", "figures", "--", "--nocapture"]);
+    command.envs(cluster::environment(CLUSTER)?).env("BENCH_ROUNDS", rounds.to_string());
+    let outcome = shell::attached(&mut command);
+    if !found {
+        cluster::down(CLUSTER)?;
+    }
+    outcome
+}

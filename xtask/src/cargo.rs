@@ -11,6 +11,17 @@ use crate::{paths, shell};
 pub fn command() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(paths::workspace());
+    // What cargo tells the program it runs about its package would look to build scripts like a changed input.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"]
+            .iter()
+            .any(|p| text.starts_with(p))
+        {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo.env_remove("LD_LIBRARY_PATH");
     cargo
 }
 

@@ -129,7 +129,9 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Task::Image { action: ImageAction::Verify } => images::SERIES.iter().try_for_each(images::verify)?,
         Task::Demo { registry } => demo::run(registry.as_deref())?,
         Task::Dev { component } => dev::run(component)?,
-        Task::Test { full, only } => return test::run(if full { test::Suite::Full } else { test::Suite::Usual }, only.as_deref()),
+        Task::Test { full, only } => {
+            return test::run(if full { test::Suite::Full } else { test::Suite::Usual }, only.as_deref());
+        }
         Task::Bench { rounds } => bench::run(rounds)?,
         Task::Check { what: Check::Layers } => check::layers()?,
         Task::Check { what: Check::Text } => check::text()?,

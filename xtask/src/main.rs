@@ -14,6 +14,7 @@ mod images;
 mod paths;
 mod progress;
 mod shell;
+mod target;
 mod test;
 mod tools;
 

@@ -15,7 +15,8 @@ pub fn workspace() -> PathBuf {
 /// `VALKEY_OPERATOR_CACHE` moves it, for instance to try a cold start without losing the warm one.
 pub fn cache() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("VALKEY_OPERATOR_CACHE") {
-        return std::path::absolute(&dir).with_context(|| format!("VALKEY_OPERATOR_CACHE is no path: {}", dir.display()));
+        return std::path::absolute(&dir)
+            .with_context(|| format!("VALKEY_OPERATOR_CACHE is no path: {}", dir.display()));
     }
     let home = std::env::var_os("HOME").context("HOME is not set; set it, or VALKEY_OPERATOR_CACHE")?;
     Ok(Path::new(&home).join(".cache/valkey-operator"))

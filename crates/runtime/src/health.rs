@@ -67,10 +67,7 @@ impl Server {
     pub async fn serve(self, readiness: Readiness, end: impl Future<Output = ()>) -> io::Result<()> {
         let routes = Router::new()
             .route("/healthz", get(async || "ok"))
-            .route(
-                "/readyz",
-                get(async |State(readiness): State<Readiness>| readiness.answer()),
-            )
+            .route("/readyz", get(async |State(readiness): State<Readiness>| readiness.answer()))
             .with_state(readiness);
         tokio::select! {
             result = axum::serve(self.listener, routes) => result,
@@ -101,12 +98,7 @@ mod tests {
         let server = Server::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         let (address, readiness, end) = (server.address(), Readiness::default(), CancellationToken::new());
         let task = tokio::spawn(server.serve(readiness.clone(), end.clone().cancelled_owned()));
-        Running {
-            address,
-            readiness,
-            end,
-            task,
-        }
+        Running { address, readiness, end, task }
     }
 
     impl Running {
@@ -142,15 +134,8 @@ mod tests {
         let _idle = TcpStream::connect(server.address).await.unwrap();
         assert_eq!(server.get("/healthz").await.0, 200); // so the idle one is accepted too
         server.end.cancel();
-        tokio::time::timeout(Duration::from_secs(5), server.task)
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
-        assert!(
-            TcpStream::connect(server.address).await.is_err(),
-            "the port is still open"
-        );
+        tokio::time::timeout(Duration::from_secs(5), server.task).await.unwrap().unwrap().unwrap();
+        assert!(TcpStream::connect(server.address).await.is_err(), "the port is still open");
     }
 
     #[tokio::test]

@@ -28,16 +28,8 @@ fn subscriber<W>(level: &str, writer: W) -> Result<impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::builder().parse(level).map_err(|source| Error::Level {
-        given: level.into(),
-        source,
-    })?;
-    Ok(tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_env_filter(filter)
-        .with_writer(writer)
-        .finish())
+    let filter = EnvFilter::builder().parse(level).map_err(|source| Error::Level { given: level.into(), source })?;
+    Ok(tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter).with_writer(writer).finish())
 }
 
 #[cfg(test)]

@@ -22,10 +22,7 @@ fn the_program_says_where_it_listens_answers_probes_and_ends_cleanly_when_told_t
         assert!(get(address, path).unwrap().starts_with("HTTP/1.1 200"), "{path}");
     }
 
-    let told = Command::new("kill")
-        .args(["-TERM", &program.id().to_string()])
-        .status()
-        .unwrap();
+    let told = Command::new("kill").args(["-TERM", &program.id().to_string()]).status().unwrap();
     assert!(told.success());
     assert_eq!(program.wait().unwrap().code(), Some(0));
     assert!(log.last().unwrap().unwrap().contains("stopped"));

@@ -30,17 +30,8 @@ impl Graph {
     pub fn of_this_workspace() -> Result<Self> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let version = super::output("rustc", ["-vV"])?;
-        let platform = version
-            .lines()
-            .find_map(|line| line.strip_prefix("host: "))
-            .context("rustc names no host")?;
-        let arguments = [
-            "metadata",
-            "--format-version=1",
-            "--locked",
-            "--filter-platform",
-            platform,
-        ];
+        let platform = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+        let arguments = ["metadata", "--format-version=1", "--locked", "--filter-platform", platform];
         Self::parse(&super::output(cargo, arguments)?)
     }
 
@@ -48,26 +39,13 @@ impl Graph {
         let metadata: Metadata = serde_json::from_str(metadata).context("cargo metadata is not what it was")?;
         let names: BTreeMap<_, _> = metadata.packages.into_iter().map(|p| (p.id, p.name)).collect();
         let packages = metadata.resolve.nodes.into_iter().map(|node| {
-            let name = names
-                .get(&node.id)
-                .cloned()
-                .with_context(|| format!("{} is not among packages", node.id))?;
+            let name = names.get(&node.id).cloned().with_context(|| format!("{} is not among packages", node.id))?;
             let ours = metadata.workspace_members.contains(&node.id);
             let uses = node.deps.into_iter().flat_map(|dependency| {
-                let kinds = dependency
-                    .dep_kinds
-                    .into_iter()
-                    .map(|dep| Kind::of(dep.kind.as_deref()));
+                let kinds = dependency.dep_kinds.into_iter().map(|dep| Kind::of(dep.kind.as_deref()));
                 kinds.map(move |kind| (dependency.pkg.clone(), kind))
             });
-            Ok((
-                node.id,
-                Package {
-                    name,
-                    ours,
-                    uses: uses.collect(),
-                },
-            ))
+            Ok((node.id, Package { name, ours, uses: uses.collect() }))
         });
         Ok(Self(packages.collect::<Result<_>>()?))
     }
@@ -169,10 +147,7 @@ mod tests {
         .unwrap();
         let a = &graph.0["path#a@1"];
         assert_eq!((a.name.as_str(), a.ours), ("a", true));
-        assert_eq!(
-            a.uses,
-            [("reg#b@2".into(), Kind::Normal), ("reg#b@2".into(), Kind::Dev)].into()
-        );
+        assert_eq!(a.uses, [("reg#b@2".into(), Kind::Normal), ("reg#b@2".into(), Kind::Dev)].into());
         assert!(!graph.0["reg#b@2"].ours);
     }
 }

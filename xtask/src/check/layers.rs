@@ -34,21 +34,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "valkey-sidecar",
-        &[
-            "valkey-model",
-            "valkey-engine",
-            "valkey-pki",
-            "valkey-backup",
-            "valkey-rpc",
-            "valkey-runtime",
-        ],
+        &["valkey-model", "valkey-engine", "valkey-pki", "valkey-backup", "valkey-rpc", "valkey-runtime"],
     ),
     ("valkey-launcher", &[]),
     ("valkey-cli", &["valkey-model", "valkey-api", "valkey-runtime"]),
-    (
-        TESTKIT,
-        &["valkey-model", "valkey-api", "valkey-planner", "valkey-resources"],
-    ),
+    (TESTKIT, &["valkey-model", "valkey-api", "valkey-planner", "valkey-resources"]),
     ("e2e", &[TESTKIT, "e2e-macros", "valkey-model", "valkey-api"]),
     ("e2e-macros", &[]),
     ("xtask", &[]),
@@ -88,10 +78,7 @@ pub fn violations(graph: &Graph) -> Vec<String> {
     }
     for banned in BANNED {
         if let Some(way) = graph.way(graph.ours().map(|(id, _)| id), banned) {
-            found.push(format!(
-                "{banned} is banned (rustls with ring only) but is pulled in by {}.",
-                show(&way)
-            ));
+            found.push(format!("{banned} is banned (rustls with ring only) but is pulled in by {}.", show(&way)));
         }
     }
     found
@@ -100,14 +87,9 @@ pub fn violations(graph: &Graph) -> Vec<String> {
 fn wrong_arrows(graph: &Graph, package: &Package) -> Vec<String> {
     let name = &package.name;
     let Some((_, may_use)) = MAY_USE.iter().find(|(crate_name, _)| crate_name == name) else {
-        return vec![format!(
-            "{name} has no line in the table of layers: add it to MAY_USE in {HERE}."
-        )];
+        return vec![format!("{name} has no line in the table of layers: add it to MAY_USE in {HERE}.")];
     };
-    let used = package
-        .uses
-        .iter()
-        .filter_map(|(id, kind)| Some((graph.0.get(id)?, *kind)));
+    let used = package.uses.iter().filter_map(|(id, kind)| Some((graph.0.get(id)?, *kind)));
     let wrong = used.filter(|(used, kind)| {
         let for_tests = *kind == Kind::Dev && used.name == TESTKIT;
         used.ours && used.name != *name && !may_use.contains(&used.name.as_str()) && !for_tests
@@ -132,11 +114,7 @@ fn third_parties(graph: &Graph, package: &Package) -> Vec<String> {
     let Some((_, why)) = STD_ONLY.iter().find(|(crate_name, _)| crate_name == name) else {
         return Vec::new();
     };
-    let used = package
-        .uses
-        .iter()
-        .filter(|(_, kind)| *kind != Kind::Dev)
-        .filter_map(|(id, _)| graph.0.get(id));
+    let used = package.uses.iter().filter(|(_, kind)| *kind != Kind::Dev).filter_map(|(id, _)| graph.0.get(id));
     used.filter(|used| !used.ours)
         .map(|used| format!("{name} must not depend on {}: it is std only, since {why}.", used.name))
         .collect()
@@ -228,13 +206,7 @@ mod tests {
                  without I/O.",
             ),
             (
-                &[
-                    "xtask -> a",
-                    "a -> b",
-                    "b -> openssl-sys",
-                    "valkey-operator -> c",
-                    "c -build-> openssl-sys",
-                ],
+                &["xtask -> a", "a -> b", "b -> openssl-sys", "valkey-operator -> c", "c -build-> openssl-sys"],
                 "openssl-sys is banned (rustls with ring only) but is pulled in by valkey-operator -> c -> openssl-sys.",
             ),
         ] {
@@ -244,12 +216,8 @@ mod tests {
 
     #[test]
     fn every_broken_rule_is_reported() {
-        let bad = graph(&[
-            "valkey-pki -> valkey-engine",
-            "valkey-pki -> aws-lc-rs",
-            "aws-lc-rs -> aws-lc-sys",
-            "valkey-new",
-        ]);
+        let bad =
+            graph(&["valkey-pki -> valkey-engine", "valkey-pki -> aws-lc-rs", "aws-lc-rs -> aws-lc-sys", "valkey-new"]);
         assert_eq!(violations(&bad).len(), 4);
     }
 
@@ -257,10 +225,7 @@ mod tests {
     fn the_table_names_only_crates_that_it_knows() {
         for (name, may_use) in MAY_USE {
             for used in *may_use {
-                assert!(
-                    MAY_USE.iter().any(|(known, _)| known == used),
-                    "{name} may use the unknown {used}"
-                );
+                assert!(MAY_USE.iter().any(|(known, _)| known == used), "{name} may use the unknown {used}");
             }
         }
     }

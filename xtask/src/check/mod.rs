@@ -33,25 +33,14 @@ pub fn text() -> Result<()> {
 }
 
 fn report(rules: &str, violations: &[String]) -> Result<()> {
-    ensure!(
-        violations.is_empty(),
-        "the {rules} are broken:\n  {}",
-        violations.join("\n  ")
-    );
+    ensure!(violations.is_empty(), "the {rules} are broken:\n  {}", violations.join("\n  "));
     Ok(())
 }
 
 fn output(program: impl AsRef<OsStr>, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
     let program = program.as_ref();
     let name = program.display();
-    let output = Command::new(program)
-        .args(args)
-        .output()
-        .with_context(|| format!("cannot run {name}"))?;
-    ensure!(
-        output.status.success(),
-        "{name} failed: {}",
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
+    let output = Command::new(program).args(args).output().with_context(|| format!("cannot run {name}"))?;
+    ensure!(output.status.success(), "{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim_end());
     String::from_utf8(output.stdout).with_context(|| format!("{name} did not answer in UTF-8"))
 }

@@ -19,11 +19,7 @@ const REGISTRIES: &[&str] = &[
 /// How cargo names its default registry in every line of Cargo.lock, whatever it is replaced with: a name, not a host.
 const CARGOS_NAME: &str = concat!("github.com/rust-lang/crates", ".io-index");
 
-const MERGE_MARKERS: &[&str] = &[
-    concat!("<<<<", "<<< "),
-    concat!("||||", "||| "),
-    concat!(">>>>", ">>> "),
-];
+const MERGE_MARKERS: &[&str] = &[concat!("<<<<", "<<< "), concat!("||||", "||| "), concat!(">>>>", ">>> ")];
 
 /// A file that can be read in one go.
 const LONGEST_RUST_FILE: usize = 600;
@@ -39,15 +35,11 @@ pub fn violations(file: &str, content: &str) -> Vec<String> {
 
 fn wrong_with_line(line: &str) -> Option<String> {
     if let Some(home) = HOMES.iter().find(|home| line.contains(*home)).or_else(|| of_root(line)) {
-        return Some(format!(
-            "{home}… is a path of one machine: make it relative, or take it from the environment."
-        ));
+        return Some(format!("{home}… is a path of one machine: make it relative, or take it from the environment."));
     }
     let line = line.replace(CARGOS_NAME, "");
     if let Some(host) = REGISTRIES.iter().find(|host| line.contains(*host)) {
-        return Some(format!(
-            "{host} is a package registry: leave the choice to the machine's configuration."
-        ));
+        return Some(format!("{host} is a package registry: leave the choice to the machine's configuration."));
     }
     let marker = MERGE_MARKERS.iter().any(|marker| line.starts_with(marker));
     marker.then(|| "a merge was left unfinished here.".into())
@@ -56,17 +48,13 @@ fn wrong_with_line(line: &str) -> Option<String> {
 /// Root's home is a word of its own in many paths (`…/root/.cache`, `rootfs`): only a file or folder in it counts.
 fn of_root(line: &str) -> Option<&'static &'static str> {
     let mut after = line.split(ROOTS_HOME).skip(1);
-    after
-        .any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()))
-        .then_some(&ROOTS_HOME)
+    after.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic())).then_some(&ROOTS_HOME)
 }
 
 fn too_long(file: &str, content: &str) -> Option<String> {
     let lines = content.lines().count();
     let generated = content.lines().take(3).any(|line| line.contains("@generated"));
-    let rust = std::path::Path::new(file)
-        .extension()
-        .is_some_and(|extension| extension == "rs");
+    let rust = std::path::Path::new(file).extension().is_some_and(|extension| extension == "rs");
     (rust && !generated && lines > LONGEST_RUST_FILE)
         .then(|| format!("{file}: {lines} lines are too many to read in one go: split it below {LONGEST_RUST_FILE}."))
 }

@@ -72,6 +72,17 @@ impl Hierarchies {
         }
     }
 
+    /// Moves this process into the group until the result is dropped. Whatever it starts meanwhile is in the group too,
+    /// from its first instruction on, and stays there.
+    pub fn enter(&self, group: &str) -> Result<Stay> {
+        let own = std::fs::read_to_string("/proc/self/cgroup")?;
+        let root = self.tracking("");
+        let before = own_group(&own, &controllers_of(&root)).context("this process is in no control group")?;
+        let stay = Stay { before: root.join(before.trim_start_matches('/')) };
+        join(&self.tracking(group))?;
+        Ok(stay)
+    }
+
     /// All processes in the group and below it.
     pub fn members(&self, group: &str) -> Vec<u32> {
         let mut found = Vec::new();
@@ -102,6 +113,33 @@ impl Hierarchies {
         }
         Ok(())
     }
+}
+
+/// See [`Hierarchies::enter`].
+#[derive(Debug)]
+pub struct Stay {
+    before: PathBuf,
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        if let Err(error) = join(&self.before) {
+            eprintln!("cannot go back to the control group {}: {error:#}", self.before.display());
+        }
+    }
+}
+
+fn join(folder: &Path) -> Result<()> {
+    let pid = std::process::id().to_string();
+    std::fs::write(folder.join("cgroup.procs"), pid).with_context(|| format!("cannot enter {}", folder.display()))
+}
+
+/// The group of a process from `/proc/PID/cgroup`: `4:pids:/a/b` on version 1, `0::/a/b` on version 2.
+fn own_group<'a>(text: &'a str, controllers: &[String]) -> Option<&'a str> {
+    let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let v1 = lines().find(|(names, _)| names.split(',').any(|name| controllers.iter().any(|wanted| wanted == name)));
+    let v2 = || lines().find(|(names, _)| names.is_empty());
+    v1.or_else(v2).map(|(_, path)| path)
 }
 
 fn controllers_of(mount: &Path) -> Vec<String> {
@@ -189,6 +227,14 @@ mod tests {
     fn a_unified_machine_is_version_two() {
         let mounts = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
         assert_eq!(Hierarchies::parse(mounts), Some(Hierarchies::V2("/sys/fs/cgroup".into())));
+    }
+
+    #[test]
+    fn a_process_knows_its_group_on_either_version() {
+        let hybrid = "4:pids:/user\n3:cpu,cpuacct:/other\n0::/unified\n";
+        assert_eq!(own_group(hybrid, &["pids".to_owned()]), Some("/user"));
+        assert_eq!(own_group(hybrid, &["cpuacct".to_owned()]), Some("/other"));
+        assert_eq!(own_group("0::/init.scope\n", &["cgroup".to_owned()]), Some("/init.scope"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::shell;
 pub const NAME: &str = "control";
 const SWITCH: &str = "switch";
 const SWITCH_ADDRESS: &str = "02:00:00:00:00:02";
-const API_START: Duration = Duration::from_secs(60);
+const API_START: Duration = Duration::from_mins(1);
 /// Kubernetes gives a silent node 40 s by default; tests of lost nodes need not wait that long.
 const NODE_GRACE: &str = "20s";
 
@@ -27,6 +27,8 @@ pub fn boot(bench: &Bench) -> Result<Machine> {
     // control plane unreachable until everybody has asked for it again.
     control.run(["ip", "link", "add", SWITCH, "address", SWITCH_ADDRESS, "type", "bridge"])?;
     control.address(SWITCH, layout.control(), layout.machines().prefix)?;
+    // Any route will do: kube-proxy's rules turn the address into a pod's, but a packet without a route never gets there.
+    control.run(["ip", "route", "replace", &layout.services().to_string(), "dev", SWITCH])?;
     plug_in_host(layout, &control)?;
     for node in NodeNumber::all() {
         control.route(&layout.pods_of(node).to_string(), layout.node(node))?;
@@ -76,7 +78,9 @@ pub fn start(bench: &Bench, control: &Machine, pki: &Pki) -> Result<()> {
 ///
 /// It needs a node's name to know which endpoints are near; the first node's will do, since nothing is local here.
 pub fn start_proxy(bench: &Bench, control: &Machine) -> Result<()> {
-    let Some(node) = NodeNumber::all().next() else { return Ok(()) };
+    let Some(node) = NodeNumber::all().next() else {
+        return Ok(());
+    };
     bench.start(NAME, control, "kube-proxy", &super::node::proxy_flags(bench, node))
 }
 
@@ -137,10 +141,7 @@ fn controller_manager(bench: &Bench, pki: &Pki) -> Vec<String> {
 }
 
 fn scheduler(bench: &Bench) -> Vec<String> {
-    vec![
-        format!("--kubeconfig={}", bench.folder.join("scheduler.kubeconfig").display()),
-        "--leader-elect=false".into(),
-    ]
+    vec![format!("--kubeconfig={}", bench.folder.join("scheduler.kubeconfig").display()), "--leader-elect=false".into()]
 }
 
 fn volumes(bench: &Bench) -> Vec<String> {

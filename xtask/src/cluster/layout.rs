@@ -77,7 +77,7 @@ impl Display for Range {
 }
 
 impl Range {
-    pub fn overlaps(&self, other: &Self) -> bool {
+    pub fn overlaps(self, other: Self) -> bool {
         let prefix = self.prefix.min(other.prefix);
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
         u32::from(self.base) & mask == u32::from(other.base) & mask
@@ -96,6 +96,11 @@ impl Layout {
 
     pub fn cgroup(&self) -> String {
         format!("valkey-bench-{}", self.name)
+    }
+
+    /// The group of everything that is not in a pod.
+    pub fn programs_cgroup(&self) -> String {
+        format!("{}/programs", self.cgroup())
     }
 
     /// This machine's link into the cluster's network.
@@ -167,7 +172,7 @@ mod tests {
             .collect();
         for (index, range) in ranges.iter().enumerate() {
             for other in &ranges[index + 1..] {
-                assert!(!range.overlaps(other), "{range} and {other}");
+                assert!(!range.overlaps(*other), "{range} and {other}");
             }
         }
     }
@@ -175,10 +180,10 @@ mod tests {
     #[test]
     fn a_range_overlaps_what_contains_it_and_what_it_contains() {
         let range = |text: &str, prefix| Range { base: text.parse().unwrap(), prefix };
-        assert!(range("10.0.0.0", 8).overlaps(&range("10.201.3.0", 24)));
-        assert!(range("10.201.3.0", 24).overlaps(&range("10.0.0.0", 8)));
-        assert!(range("0.0.0.0", 0).overlaps(&range("10.0.0.0", 8)));
-        assert!(!range("10.200.0.0", 24).overlaps(&range("10.200.1.0", 24)));
+        assert!(range("10.0.0.0", 8).overlaps(range("10.201.3.0", 24)));
+        assert!(range("10.201.3.0", 24).overlaps(range("10.0.0.0", 8)));
+        assert!(range("0.0.0.0", 0).overlaps(range("10.0.0.0", 8)));
+        assert!(!range("10.200.0.0", 24).overlaps(range("10.200.1.0", 24)));
     }
 
     #[test]

@@ -19,14 +19,14 @@ use crate::tools::{self, Toolbox};
 use crate::{cargo, paths, shell};
 
 const MANIFEST: &str = include_str!("../../manifests/base.yaml");
-const NODES_READY: &str = "90s";
+const NODES_READY: Duration = Duration::from_secs(90);
 const LINK_GONE: Duration = Duration::from_secs(10);
 
 /// Boots the cluster, unless it runs already. Whatever an earlier attempt left behind is cleared away first.
 pub fn up(name: &str) -> Result<()> {
     check_name(name)?;
-    let layout = Layout::new(name, state::slot_for(name)?);
-    preflight::check(&layout)?;
+    let likely = Layout::new(name, state::slot_for(name)?);
+    preflight::check(&likely)?;
     let _lock = Lock::take(name, "up")?;
     if is_running(name)? {
         eprintln!("the cluster {name:?} is running already");
@@ -36,7 +36,11 @@ pub fn up(name: &str) -> Result<()> {
     let tools = Toolbox::ensure()?;
     let volumes = build_volumes()?;
     let images = base_images(&tools)?;
-    tear_down(&layout)?;
+    tear_down(&likely)?;
+    let layout = state::reserve(name)?;
+    if layout.slot != likely.slot {
+        preflight::check(&layout)?;
+    }
     boot(layout, tools, &volumes, &images).with_context(|| {
         format!("the cluster {name:?} did not come up; `cargo xtask cluster up` tries again, `… down` clears it away")
     })
@@ -49,6 +53,7 @@ fn boot(layout: Layout, tools: Toolbox, volumes: &Path, images: &[Image]) -> Res
     let bench = Bench::new(layout, tools, state)?;
     std::fs::create_dir_all(bench.folder.join("bin"))?;
     bench.record(|_| {})?;
+    let _stay = bench.enter_group()?;
     // A copy, because the next build would replace the file below the running program.
     std::fs::copy(volumes, bench.folder.join("bin").join(VOLUMES))?;
 
@@ -58,7 +63,11 @@ fn boot(layout: Layout, tools: Toolbox, volumes: &Path, images: &[Image]) -> Res
     let machines: Vec<(NodeNumber, Machine)> = NodeNumber::all()
         .map(|node| {
             pki.issue_node(&bench.layout, node)?;
-            pki.kubeconfig(&bench.folder.join(format!("{node}.kubeconfig")), &node.to_string(), &bench.layout.api_url())?;
+            pki.kubeconfig(
+                &bench.folder.join(format!("{node}.kubeconfig")),
+                &node.to_string(),
+                &bench.layout.api_url(),
+            )?;
             Ok((node, nodes::boot(&bench, &control, node)?))
         })
         .collect::<Result<_>>()?;
@@ -100,9 +109,17 @@ fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     thread.join().unwrap_or_else(|_| bail!("a thread that set up a node panicked"))
 }
 
+/// Waits as `kubectl wait` does, but not for what cannot come because a program has ended.
 fn wait(bench: &Bench, what: &[&str]) -> Result<()> {
-    shell::run(bench.kubectl().arg("wait").arg(format!("--timeout={NODES_READY}")).args(what))
-        .with_context(|| format!("the logs of all programs are in {}", bench.folder.join("log").display()))
+    let deadline = Instant::now() + NODES_READY;
+    while let Err(error) = shell::run(bench.kubectl().args(["wait", "--timeout=5s"]).args(what)) {
+        bench.check_all_alive()?;
+        if Instant::now() > deadline {
+            let logs = bench.folder.join("log");
+            return Err(error).with_context(|| format!("the logs of all programs are in {}", logs.display()));
+        }
+    }
+    Ok(())
 }
 
 fn apply(bench: &Bench, manifest: &str) -> Result<()> {
@@ -148,9 +165,9 @@ pub fn down_all() -> Result<()> {
 fn tear_down(layout: &Layout) -> Result<()> {
     let groups = Hierarchies::detect()?;
     let recorded = State::load(&layout.name).ok().flatten().map(|state| state.machines).unwrap_or_default();
-    let machines = groups.members(&format!("{}/machines", layout.cgroup()));
+    let members = groups.members(&layout.programs_cgroup());
     let processes: Vec<Process> =
-        recorded.into_values().chain(machines.into_iter().filter_map(|pid| Process::of(pid).ok())).collect();
+        recorded.into_values().chain(members.into_iter().filter_map(|pid| Process::of(pid).ok())).collect();
     for process in &processes {
         process.signal(rustix::process::Signal::KILL)?;
     }
@@ -179,7 +196,9 @@ fn tear_down(layout: &Layout) -> Result<()> {
 
 /// Whether `up` came to its end and everything that it started still runs.
 pub fn is_running(name: &str) -> Result<bool> {
-    let Some(state) = State::load(name)? else { return Ok(false) };
+    let Some(state) = State::load(name)? else {
+        return Ok(false);
+    };
     let control = state.machines.get(control_plane::NAME);
     Ok(state.complete && control.is_some_and(Process::is_alive))
 }
@@ -268,14 +287,24 @@ pub fn node(name: &str, node: &str, action: NodeAction) -> Result<()> {
         (NodeAction::Stop, Ok(machine)) => nodes::stop(&bench, &machine, node),
         (NodeAction::Crash, Ok(machine)) => machine.kill(),
         (NodeAction::Stop | NodeAction::Crash, Err(_)) => Ok(()),
-        (NodeAction::Start, Ok(_)) => Ok(()),
-        (NodeAction::Start, Err(_)) => {
-            let machine = nodes::boot(&bench, &control, node)?;
-            nodes::start_containerd(&bench, &machine, node)?;
-            nodes::start_kubelet(&bench, &machine, node)
-        }
+        (NodeAction::Start, machine) => start(&bench, &control, machine.ok().as_ref(), node),
         (NodeAction::Partition, Ok(_)) => control.run(["ip", "link", "set", &node.port(), "down"]),
         (NodeAction::Heal, Ok(_)) => control.run(["ip", "link", "set", &node.port(), "up"]),
         (NodeAction::Partition | NodeAction::Heal, Err(off)) => Err(off),
     }
+}
+
+/// A node that is on and whole stays as it is; one that has lost a program is switched off first.
+fn start(bench: &Bench, control: &Machine, running: Option<&Machine>, node: NodeNumber) -> Result<()> {
+    if let Some(machine) = running {
+        let programs = ["containerd", "kubelet", "kube-proxy"];
+        if programs.iter().all(|program| bench.check_alive(&node.to_string(), program).is_ok()) {
+            return Ok(());
+        }
+        machine.kill()?;
+    }
+    let _stay = bench.enter_group()?;
+    let machine = nodes::boot(bench, control, node)?;
+    nodes::start_containerd(bench, &machine, node)?;
+    nodes::start_kubelet(bench, &machine, node)
 }

@@ -29,15 +29,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts an empty machine. Its first process is in the control group `tracking` from the very start, so that it is
-    /// found again even if we end before its number is written down.
-    pub fn boot(name: &str, tracking: &Path, tools: &Toolbox, folder: &Path) -> Result<Self> {
-        let mut command = Command::new("sh");
+    /// Starts an empty machine.
+    pub fn boot(name: &str, tools: &Toolbox, folder: &Path) -> Result<Self> {
+        let mut command = Command::new("setsid");
         command
-            .args(["-c", r#"echo $$ >"$0/cgroup.procs" && exec setsid unshare "$@""#])
-            .arg(tracking)
-            .args(["--net", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "--mount-proc"])
-            .args(["--propagation", "private"])
+            .args(["unshare", "--net", "--mount", "--pid", "--ipc", "--uts"])
+            .args(["--fork", "--kill-child", "--mount-proc", "--propagation", "private"])
             .arg(&tools.pause);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let outer = command.spawn().with_context(|| format!("cannot start the machine {name}"))?;
@@ -115,9 +112,11 @@ impl Machine {
     /// Lays a cable: `name` on this machine, `peer_name` on the other one.
     pub fn connect(&self, name: &str, peer: &Self, peer_name: &str) -> Result<()> {
         let (here, there) = (self.init.pid.to_string(), peer.init.pid.to_string());
-        shell::run(Command::new("ip").args([
-            "link", "add", name, "netns", &here, "type", "veth", "peer", "name", peer_name, "netns", &there,
-        ]))
+        shell::run(
+            Command::new("ip").args([
+                "link", "add", name, "netns", &here, "type", "veth", "peer", "name", peer_name, "netns", &there,
+            ]),
+        )
     }
 
     pub fn address(&self, link: &str, address: Ipv4Addr, prefix: u8) -> Result<()> {

@@ -97,15 +97,16 @@ impl Bench {
         format!("{}/{node}", self.layout.cgroup())
     }
 
-    /// The group that the first process of every machine is in.
-    fn machines_group(&self) -> String {
-        format!("{}/machines", self.layout.cgroup())
+    /// Puts all that is started from now on into the cluster's own group: it is found there even if we end before its
+    /// number is written down.
+    fn enter_group(&self) -> Result<cgroup::Stay> {
+        let group = self.layout.programs_cgroup();
+        self.groups.create(&group)?;
+        self.groups.enter(&group)
     }
 
     fn boot(&self, name: &str) -> Result<Machine> {
-        self.groups.create(&self.machines_group())?;
-        let tracking = self.groups.tracking(&self.machines_group());
-        let machine = Machine::boot(name, &tracking, &self.tools, &self.machine_folder(name))?;
+        let machine = Machine::boot(name, &self.tools, &self.machine_folder(name))?;
         self.record(|state| {
             state.machines.insert(name.to_owned(), machine.init);
         })?;
@@ -128,12 +129,21 @@ impl Bench {
     /// A running machine, or a sentence that says that it does not run.
     fn machine(&self, name: &str) -> Result<Machine> {
         let init = self.state().machines.get(name).copied().filter(Process::is_alive);
-        let init = init.with_context(|| format!("{name} is off; switch it on with `cargo xtask cluster node {name} start`"))?;
+        let init =
+            init.with_context(|| format!("{name} is off; switch it on with `cargo xtask cluster node {name} start`"))?;
         Ok(Machine::existing(init, &self.tools))
     }
 
     fn process(&self, machine: &str, program: &str) -> Option<Process> {
         self.state().daemons.get(&format!("{machine}/{program}")).copied()
+    }
+
+    fn check_all_alive(&self) -> Result<()> {
+        let names: Vec<_> = self.state().daemons.keys().cloned().collect();
+        names
+            .iter()
+            .filter_map(|name| name.split_once('/'))
+            .try_for_each(|(machine, program)| self.check_alive(machine, program))
     }
 
     /// Fails with the last words of a program that should run and does not.
@@ -142,7 +152,11 @@ impl Bench {
             return Ok(());
         }
         let log = self.log(machine, program);
-        bail!("{program} of {machine} ended; its last lines:\n{}\nthe whole log is {}", last_lines(&log), log.display());
+        bail!(
+            "{program} of {machine} ended; its last lines:\n{}\nthe whole log is {}",
+            last_lines(&log),
+            log.display()
+        );
     }
 }
 

@@ -16,6 +16,8 @@ use crate::shell;
 
 const CONTAINERD_START: Duration = Duration::from_secs(30);
 const SOCKET: &str = "/run/containerd/containerd.sock";
+/// A registry on this host at this port may be spoken to without TLS.
+const REGISTRY_PORT: u16 = 5000;
 const POD_GRACE: Duration = Duration::from_secs(30);
 
 /// Boots the machine and plugs it in; nothing runs on it yet.
@@ -28,6 +30,7 @@ pub fn boot(bench: &Bench, control: &Machine, node: NodeNumber) -> Result<Machin
     control.connect(&node.port(), &machine, "eth0")?;
     control_plane::plug(control, &node.port())?;
     machine.address("eth0", layout.node(node), layout.machines().prefix)?;
+    machine.route("default", layout.control())?;
     for other in NodeNumber::all().filter(|other| *other != node) {
         machine.route(&layout.pods_of(other).to_string(), layout.node(other))?;
     }
@@ -39,6 +42,10 @@ pub fn start_containerd(bench: &Bench, machine: &Machine, node: NodeNumber) -> R
     let folder = bench.machine_folder(&node.to_string());
     std::fs::create_dir_all(folder.join("cni"))?;
     std::fs::write(folder.join("cni/10-bridge.conflist"), cni(bench, node).to_string())?;
+    let registry = format!("{}:{REGISTRY_PORT}", bench.layout.host());
+    std::fs::create_dir_all(folder.join("registries").join(&registry))?;
+    let hosts = format!("server = \"http://{registry}\"\n");
+    std::fs::write(folder.join("registries").join(&registry).join("hosts.toml"), hosts)?;
     std::fs::write(folder.join("containerd.toml"), containerd(bench, node))?;
     let args = [format!("--config={}", folder.join("containerd.toml").display())];
     bench.start(&node.to_string(), machine, "containerd", &args)?;
@@ -119,7 +126,8 @@ fn tasks(machine: &Machine) -> Result<Vec<String>> {
     list.args(["--namespace=k8s.io", "containers", "list", "--quiet", "labels.\"io.cri-containerd.kind\"==sandbox"]);
     let sandboxes = shell::output(&mut list)?;
     let tasks = shell::output(ctr(machine).args(["--namespace=k8s.io", "tasks", "list"]))?;
-    let running = tasks.lines().filter(|line| line.contains("RUNNING")).filter_map(|line| line.split_whitespace().next());
+    let running =
+        tasks.lines().filter(|line| line.contains("RUNNING")).filter_map(|line| line.split_whitespace().next());
     Ok(running.filter(|id| !sandboxes.lines().any(|sandbox| sandbox == *id)).map(str::to_owned).collect())
 }
 
@@ -145,19 +153,23 @@ fn cni(bench: &Bench, node: NodeNumber) -> serde_json::Value {
 }
 
 fn containerd(bench: &Bench, node: NodeNumber) -> String {
-    let cni = bench.machine_folder(&node.to_string()).join("cni");
+    let folder = bench.machine_folder(&node.to_string());
+    let (cni, registries) = (folder.join("cni"), folder.join("registries"));
     // Without the right to lower a process's out-of-memory score, no pod would start.
     let restrict = !super::preflight::has_capability(super::preflight::SYS_RESOURCE);
     format!(
         r#"version = 3
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "localhost/pause:1"
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = "{}"
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = {restrict}
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ["/usr/lib/cni"]
   conf_dir = "{}"
 "#,
+        registries.display(),
         cni.display()
     )
 }

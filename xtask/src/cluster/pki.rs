@@ -26,7 +26,8 @@ impl Pki {
         let key = KeyPair::generate()?;
         let mut params = params("valkey-bench", None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let ca_pem = params.self_signed(&key)?.pem();
         let pki = Self { folder: folder.to_path_buf(), ca_pem, issuer: Issuer::new(params, key) };
         std::fs::write(pki.path("ca.crt"), &pki.ca_pem)?;

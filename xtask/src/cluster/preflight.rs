@@ -37,6 +37,8 @@ const GIB: u64 = 1 << 30;
 const DISK_TO_BUILD: u64 = 12 * GIB;
 const DISK_TO_RUN: u64 = 3 * GIB;
 const MEMORY: u64 = 3 * GIB;
+/// Kubelets and containerds watch files; a cluster at rest has 28 inotify instances, one more pod may add one.
+const WATCHERS: u64 = 40;
 
 /// Programs that must be on the machine, and the Debian package that brings each.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -63,6 +65,8 @@ struct Facts {
     free_disk: u64,
     tools_built: bool,
     memory: u64,
+    /// How many more inotify instances this user may have.
+    watchers: u64,
     /// Routes of this machine with the link that they lead to, our own links left out.
     routes: Vec<(Range, String)>,
     missing_packages: Vec<&'static str>,
@@ -112,10 +116,8 @@ fn judge(facts: &Facts, layout: &Layout) -> Vec<String> {
         .map(|capability| capability.name)
         .collect();
     if !lacking.is_empty() {
-        problems.push(format!(
-            "this root lacks {}; inside a container, start it with --privileged",
-            lacking.join(", ")
-        ));
+        problems
+            .push(format!("this root lacks {}; inside a container, start it with --privileged", lacking.join(", ")));
     }
     if facts.kernel < OLDEST_KERNEL {
         problems.push(format!(
@@ -147,6 +149,12 @@ fn judge(facts: &Facts, layout: &Layout) -> Vec<String> {
             MEMORY / GIB
         ));
     }
+    if facts.watchers < WATCHERS {
+        problems.push(format!(
+            "{} inotify instances are left, but a cluster needs {WATCHERS}; end another cluster, or run `sysctl -w fs.inotify.max_user_instances=1024`",
+            facts.watchers
+        ));
+    }
     if let Some(hidden) = ["/var/lib", "/var/log", "/run"].iter().find(|folder| facts.cache.starts_with(folder)) {
         problems.push(format!(
             "{} lies below {hidden}, which each node has for itself; set VALKEY_OPERATOR_CACHE to a folder elsewhere",
@@ -155,7 +163,7 @@ fn judge(facts: &Facts, layout: &Layout) -> Vec<String> {
     }
     for range in [layout.machines(), layout.pods(), layout.services()] {
         // A default route covers everything and is in nobody's way.
-        if let Some((taken, link)) = facts.routes.iter().find(|(route, _)| route.prefix > 0 && route.overlaps(&range)) {
+        if let Some((taken, link)) = facts.routes.iter().find(|(route, _)| route.prefix > 0 && route.overlaps(range)) {
             problems.push(format!(
                 "the addresses {range} that the cluster would use are taken: {taken} leads to {link}; end what uses them, or choose others with --name"
             ));
@@ -190,10 +198,21 @@ fn gather(layout: &Layout) -> Result<Facts> {
         free_disk: disk.f_bavail.saturating_mul(disk.f_frsize),
         tools_built: Toolbox::is_built(),
         memory: parse_memory(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+        watchers: watchers_left(),
         routes: parse_routes(&routes).into_iter().filter(|(_, link)| *link != own_link).collect(),
         missing_packages: missing_packages(),
         has_apt: shell::find("apt-get").is_some(),
     })
+}
+
+fn watchers_left() -> u64 {
+    let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap_or_default();
+    let folders = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path().join("fd"));
+    let files = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    let used = links.filter(|link| link.as_os_str() == "anon_inode:inotify").count();
+    // A kernel that does not say has no limit that we know of.
+    limit.trim().parse::<u64>().map_or(u64::MAX, |limit| limit.saturating_sub(u64::try_from(used).unwrap_or(u64::MAX)))
 }
 
 fn missing_packages() -> Vec<&'static str> {
@@ -259,6 +278,7 @@ mod tests {
             free_disk: 100 * GIB,
             tools_built: false,
             memory: 8 * GIB,
+            watchers: 128,
             routes: vec![(Range { base: [0, 0, 0, 0].into(), prefix: 0 }, "eth0".into())],
             missing_packages: vec!["runc"],
             has_apt: true,
@@ -284,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_missing_capability_is_named_but_sys_resource_can_be_done_without() {
-        let without = |bit: u32| Facts { capabilities: u64::MAX & !(1 << bit), ..fine() };
+        let without = |bit: u32| Facts { capabilities: !(1 << bit), ..fine() };
         assert!(sentence(&without(21)).contains("CAP_SYS_ADMIN"));
         assert!(judge(&without(SYS_RESOURCE.bit), &layout()).is_empty());
     }
@@ -311,6 +331,11 @@ mod tests {
     #[test]
     fn too_little_memory_is_said_in_numbers() {
         assert!(sentence(&Facts { memory: GIB, ..fine() }).contains("1.0 GiB"));
+    }
+
+    #[test]
+    fn a_machine_full_of_watchers_is_told_how_to_allow_more() {
+        assert!(sentence(&Facts { watchers: 12, ..fine() }).contains("sysctl -w fs.inotify.max_user_instances"));
     }
 
     #[test]

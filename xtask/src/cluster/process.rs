@@ -34,7 +34,9 @@ impl Process {
 
     /// Sends a signal to this very process; one that is gone already is fine.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(());
+        };
         if !self.is_alive() {
             return Ok(());
         }

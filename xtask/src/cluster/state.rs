@@ -60,7 +60,9 @@ fn clusters() -> Result<PathBuf> {
 
 /// Names of all clusters that left a trace.
 pub fn names() -> Result<Vec<String>> {
-    let Ok(entries) = std::fs::read_dir(clusters()?) else { return Ok(Vec::new()) };
+    let Ok(entries) = std::fs::read_dir(clusters()?) else {
+        return Ok(Vec::new());
+    };
     let folders = entries.flatten().filter(|entry| entry.path().join("state.json").exists());
     Ok(folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
@@ -80,6 +82,14 @@ pub fn slot_for(name: &str) -> Result<Slot> {
     free.context("no address range is left for one more cluster; end one with `cargo xtask cluster --name NAME down`")
 }
 
+/// Takes a slot for a cluster that is about to be booted. Two clusters that are booted at once do not get the same one.
+pub fn reserve(name: &str) -> Result<Layout> {
+    let _lock = Lock::wait("slots")?;
+    let layout = Layout::new(name, slot_for(name)?);
+    State::new(layout.slot).save(&layout)?;
+    Ok(layout)
+}
+
 /// Held while a command changes the cluster. The lock goes with the process, however it ends.
 #[derive(Debug)]
 pub struct Lock {
@@ -87,10 +97,22 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub fn take(name: &str, what: &str) -> Result<Self> {
+    fn open(name: &str) -> Result<(PathBuf, File)> {
         std::fs::create_dir_all(clusters()?)?;
         let path = clusters()?.join(format!("{name}.lock"));
-        let mut file = File::options().create(true).append(true).open(&path)?;
+        let file = File::options().create(true).append(true).open(&path)?;
+        Ok((path, file))
+    }
+
+    /// For what takes no time worth telling anybody about.
+    fn wait(name: &str) -> Result<Self> {
+        let (_, file) = Self::open(name)?;
+        file.lock()?;
+        Ok(Self { _file: file })
+    }
+
+    pub fn take(name: &str, what: &str) -> Result<Self> {
+        let (path, mut file) = Self::open(name)?;
         match file.try_lock() {
             Ok(()) => {
                 file.set_len(0)?;

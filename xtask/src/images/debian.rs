@@ -34,7 +34,9 @@ impl Suite {
     pub fn fetch(&self, wanted: &[&str], step: &mut Step) -> Result<Vec<Package>> {
         for tool in ["apt-get", "dpkg-deb"] {
             if shell::find(tool).is_none() {
-                bail!("images are made from Debian packages, but {tool} is not installed; use a Debian or Ubuntu machine");
+                bail!(
+                    "images are made from Debian packages, but {tool} is not installed; use a Debian or Ubuntu machine"
+                );
             }
         }
         let corner = paths::cache()?.join("debian").join(self.name);
@@ -59,11 +61,10 @@ impl Suite {
     }
 
     fn sources(&self, mirror: &str) -> String {
-        std::iter::once(&self.name)
-            .chain(self.additions)
-            // The newest Release file may be past its date on a mirror that is itself a snapshot.
-            .map(|suite| format!("deb [signed-by={KEYRING} check-valid-until=no] {mirror} {suite} main\n"))
-            .collect()
+        // The newest Release file may be past its date on a mirror that is itself a snapshot.
+        let line = |suite: &&str| format!("deb [signed-by={KEYRING} check-valid-until=no] {mirror} {suite} main");
+        let lines: Vec<_> = std::iter::once(&self.name).chain(self.additions).map(line).collect();
+        lines.join("\n") + "\n"
     }
 }
 
@@ -119,7 +120,9 @@ fn find_mirror(sources: &str) -> Option<String> {
 
 impl Package {
     fn read(file: PathBuf) -> Result<Self> {
-        let shown = shell::output(Command::new("dpkg-deb").args(["--showformat", "${Package} ${Version}", "--show"]).arg(&file))?;
+        let shown = shell::output(
+            Command::new("dpkg-deb").args(["--showformat", "${Package} ${Version}", "--show"]).arg(&file),
+        )?;
         let (name, version) = shown.split_once(' ').with_context(|| format!("{} has no version", file.display()))?;
         Ok(Self { name: name.to_owned(), version: version.trim().to_owned(), file })
     }
@@ -152,13 +155,17 @@ mod tests {
     fn the_mirror_of_either_kind_of_sources_file_is_found() {
         let deb822 = "Types: deb\n# URIs: nowhere\nURIs: http://mirror/debian-security\n\nTypes: deb\nURIs: http://mirror/debian\n";
         assert_eq!(find_mirror(deb822).as_deref(), Some("http://mirror/debian"));
-        assert_eq!(find_mirror("deb [arch=amd64] http://m/debian/ bookworm main\n").as_deref(), Some("http://m/debian/"));
+        assert_eq!(
+            find_mirror("deb [arch=amd64] http://m/debian/ bookworm main\n").as_deref(),
+            Some("http://m/debian/")
+        );
         assert_eq!(find_mirror("deb http://m/ubuntu noble main\n"), None);
     }
 
     #[test]
     fn the_upstream_version_is_what_stands_between_epoch_and_revision() {
-        let package = |version: &str| Package { name: String::new(), version: version.to_owned(), file: PathBuf::new() };
+        let package =
+            |version: &str| Package { name: String::new(), version: version.to_owned(), file: PathBuf::new() };
         assert_eq!(package("9.1.2+dfsg1-1").upstream_version(), "9.1.2");
         assert_eq!(package("8.0.1+dfsg1-1~bpo12+1").upstream_version(), "8.0.1");
         assert_eq!(package("1:2.36-9").upstream_version(), "2.36");

@@ -45,7 +45,9 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn ldflags(module: &Module) -> Result<String> {
     let go_mod = std::fs::read_to_string(module.source().join("go.mod"))?;
-    let Ok(version) = pinned(&go_mod, "k8s.io/kubernetes") else { return Ok("-s -w".to_owned()) };
+    let Ok(version) = pinned(&go_mod, "k8s.io/kubernetes") else {
+        return Ok("-s -w".to_owned());
+    };
     let minor = version.split('.').nth(1).unwrap_or_default();
     let v = VERSION_PACKAGE;
     Ok(format!("-s -w -X {v}.gitVersion={version} -X {v}.gitMajor=1 -X {v}.gitMinor={minor}"))
@@ -101,7 +103,8 @@ pub fn build(module: &Module, program: &Program, target: &Path) -> Result<()> {
 }
 
 fn go(source: &Path) -> Result<Command> {
-    let Some(go) = shell::find("go").or_else(|| Some("/usr/local/go/bin/go".into()).filter(|go: &PathBuf| go.is_file()))
+    let Some(go) =
+        shell::find("go").or_else(|| Some("/usr/local/go/bin/go".into()).filter(|go: &PathBuf| go.is_file()))
     else {
         bail!("Go is not installed; install Go 1.26 or later and see that `go` is on the PATH");
     };

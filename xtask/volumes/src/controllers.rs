@@ -36,10 +36,7 @@ struct Context {
 
 /// Runs until dropped; a lost API server is waited for.
 pub async fn run(client: Client, root: PathBuf) {
-    let context = Arc::new(Context {
-        client: client.clone(),
-        root,
-    });
+    let context = Arc::new(Context { client: client.clone(), root });
     let everything = watcher::Config::default;
 
     let claims = Controller::new(Api::<PersistentVolumeClaim>::all(client.clone()), everything());
@@ -48,9 +45,11 @@ pub async fn run(client: Client, root: PathBuf) {
         .watches(Api::<Node>::all(client.clone()), everything(), move |_| waiting(&store))
         .trigger_backoff(EverySecond)
         .run(reconcile_claim, |_, _, _| soon(), Arc::clone(&context));
-    let volumes = Controller::new(Api::<PersistentVolume>::all(client), everything())
-        .trigger_backoff(EverySecond)
-        .run(reconcile_volume, |_, _, _| soon(), context);
+    let volumes = Controller::new(Api::<PersistentVolume>::all(client), everything()).trigger_backoff(EverySecond).run(
+        reconcile_volume,
+        |_, _, _| soon(),
+        context,
+    );
 
     tokio::join!(log_failures(claims), log_failures(volumes));
 }
@@ -58,9 +57,7 @@ pub async fn run(client: Client, root: PathBuf) {
 /// A node that came or changed may be the one that these claims wait for.
 fn waiting(claims: &Store<PersistentVolumeClaim>) -> Vec<ObjectRef<PersistentVolumeClaim>> {
     let claims = claims.state();
-    let waiting = claims
-        .iter()
-        .filter(|claim| matches!(decide::for_claim(claim), ForClaim::Provision(_)));
+    let waiting = claims.iter().filter(|claim| matches!(decide::for_claim(claim), ForClaim::Provision(_)));
     waiting.map(|claim| ObjectRef::from_obj(claim.as_ref())).collect()
 }
 
@@ -97,12 +94,7 @@ async fn reconcile_claim(claim: Arc<PersistentVolumeClaim>, ctx: Arc<Context>) -
         ForClaim::Provision(request) => provision(&ctx, &request).await?,
         ForClaim::Expand { volume, to } => expand(&ctx, &claim, &volume, to).await?,
         ForClaim::Refuse(reason) => {
-            tracing::warn!(
-                namespace = claim.namespace(),
-                claim = claim.name_any(),
-                reason,
-                "claim refused"
-            );
+            tracing::warn!(namespace = claim.namespace(), claim = claim.name_any(), reason, "claim refused");
         }
     }
     Ok(Action::await_change())
@@ -114,39 +106,19 @@ async fn provision(ctx: &Context, request: &Request) -> Result<(), Error> {
         Some(node) => Some(node.clone()),
         None if decide::waits_for_consumer(&class) => None,
         None => {
-            let nodes = Api::<Node>::all(ctx.client.clone())
-                .list(&ListParams::default())
-                .await?;
+            let nodes = Api::<Node>::all(ctx.client.clone()).list(&ListParams::default()).await?;
             decide::first_schedulable(&nodes.items)
         }
     };
     let Some(node) = node else { return Ok(()) }; // the claim's annotation or a node's event brings us back
 
     let directory = decide::directory(&ctx.root, request);
-    make_directory(&directory).await.map_err(|source| Error::Disk {
-        path: directory.clone(),
-        source,
-    })?;
+    make_directory(&directory).await.map_err(|source| Error::Disk { path: directory.clone(), source })?;
     let volume = decide::volume(request, &class, &node, &directory);
-    match Api::all(ctx.client.clone())
-        .create(&PostParams::default(), &volume)
-        .await
-    {
+    match Api::all(ctx.client.clone()).create(&PostParams::default(), &volume).await {
         Ok(_) => {
-            let Request {
-                namespace,
-                name: claim,
-                size,
-                ..
-            } = request;
-            tracing::info!(
-                namespace,
-                claim,
-                volume = volume.name_any(),
-                node,
-                size = size.0,
-                "volume made"
-            );
+            let Request { namespace, name: claim, size, .. } = request;
+            tracing::info!(namespace, claim, volume = volume.name_any(), node, size = size.0, "volume made");
             Ok(())
         }
         // Named after the claim's uid: it is the one that we made a moment ago.
@@ -169,9 +141,7 @@ async fn expand(ctx: &Context, claim: &PersistentVolumeClaim, volume: &str, to: 
         Some(Growth::Report(has)) => has,
         Some(Growth::Raise) => {
             let raise = json!({ "spec": { "capacity": { "storage": to } } });
-            volumes
-                .patch(volume, &PatchParams::default(), &Patch::Merge(raise))
-                .await?;
+            volumes.patch(volume, &PatchParams::default(), &Patch::Merge(raise)).await?;
             to
         }
     };
@@ -198,10 +168,7 @@ async fn reconcile_volume(volume: Arc<PersistentVolume>, ctx: Arc<Context>) -> R
             if volume.metadata.deletion_timestamp.is_some() {
                 return Ok(Action::await_change()); // asked for already: Kubernetes lets it go in its own time
             }
-            match Api::<PersistentVolume>::all(ctx.client.clone())
-                .delete(&name, &DeleteParams::default())
-                .await
-            {
+            match Api::<PersistentVolume>::all(ctx.client.clone()).delete(&name, &DeleteParams::default()).await {
                 Ok(_) => tracing::info!(volume = name, path = %path.display(), "volume removed"),
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 Err(error) => return Err(error.into()),

@@ -39,27 +39,16 @@ pub struct Request {
 }
 
 pub fn for_claim(claim: &PersistentVolumeClaim) -> ForClaim {
-    let Some(spec) = claim
-        .spec
-        .as_ref()
-        .filter(|_| claim.metadata.deletion_timestamp.is_none())
-    else {
+    let Some(spec) = claim.spec.as_ref().filter(|_| claim.metadata.deletion_timestamp.is_none()) else {
         return ForClaim::Nothing;
     };
-    let Some(size) = spec
-        .resources
-        .as_ref()
-        .and_then(|r| r.requests.as_ref()?.get("storage"))
-    else {
+    let Some(size) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()?.get("storage")) else {
         return ForClaim::Nothing;
     };
     if let Some(volume) = &spec.volume_name {
         let has = claim.status.as_ref().and_then(|s| s.capacity.as_ref()?.get("storage"));
         return match has {
-            Some(has) if bytes(size) > bytes(has) => ForClaim::Expand {
-                volume: volume.clone(),
-                to: size.clone(),
-            },
+            Some(has) if bytes(size) > bytes(has) => ForClaim::Expand { volume: volume.clone(), to: size.clone() },
             _ => ForClaim::Nothing, // fits, asks for less (a volume never shrinks), or is not bound yet
         };
     }
@@ -72,10 +61,7 @@ pub fn for_claim(claim: &PersistentVolumeClaim) -> ForClaim {
     if spec.data_source.is_some() || spec.data_source_ref.is_some() {
         return ForClaim::Refuse("snapshots and clones are not provided: leave out dataSource");
     }
-    let (meta, node) = (
-        &claim.metadata,
-        annotation(claim.metadata.annotations.as_ref(), SELECTED_NODE),
-    );
+    let (meta, node) = (&claim.metadata, annotation(claim.metadata.annotations.as_ref(), SELECTED_NODE));
     match (&meta.namespace, &meta.name, &meta.uid, &spec.storage_class_name) {
         (Some(namespace), Some(name), Some(uid), Some(class)) => ForClaim::Provision(Request {
             namespace: namespace.clone(),
@@ -97,11 +83,7 @@ pub fn waits_for_consumer(class: &StorageClass) -> bool {
 
 /// The first node, by name, that takes new pods.
 pub fn first_schedulable(nodes: &[Node]) -> Option<String> {
-    nodes
-        .iter()
-        .filter(|node| is_schedulable(node))
-        .filter_map(|node| node.metadata.name.clone())
-        .min()
+    nodes.iter().filter(|node| is_schedulable(node)).filter_map(|node| node.metadata.name.clone()).min()
 }
 
 fn is_schedulable(node: &Node) -> bool {
@@ -116,9 +98,7 @@ fn is_schedulable(node: &Node) -> bool {
 
 /// The directory of a volume: readable for people, unique by the claim's uid.
 pub fn directory(root: &Path, request: &Request) -> PathBuf {
-    let Request {
-        namespace, name, uid, ..
-    } = request;
+    let Request { namespace, name, uid, .. } = request;
     let name: String = name.chars().take(120).collect(); // a claim's name may be as long as a file name: leave room
     root.join(format!("{namespace}_{name}_{uid}"))
 }
@@ -130,10 +110,7 @@ pub fn volume(request: &Request, class: &StorageClass, node: &str, directory: &P
         operator: "In".into(),
         values: Some(vec![node.into()]),
     };
-    let term = core::NodeSelectorTerm {
-        match_expressions: Some(vec![on_node]),
-        ..Default::default()
-    };
+    let term = core::NodeSelectorTerm { match_expressions: Some(vec![on_node]), ..Default::default() };
     PersistentVolume {
         metadata: kube::core::ObjectMeta {
             name: Some(format!("pvc-{}", request.uid)),
@@ -151,14 +128,9 @@ pub fn volume(request: &Request, class: &StorageClass, node: &str, directory: &P
                 uid: Some(request.uid.clone()),
                 ..Default::default()
             }),
-            local: Some(core::LocalVolumeSource {
-                path: directory.display().to_string(),
-                fs_type: None,
-            }),
+            local: Some(core::LocalVolumeSource { path: directory.display().to_string(), fs_type: None }),
             node_affinity: Some(core::VolumeNodeAffinity {
-                required: Some(core::NodeSelector {
-                    node_selector_terms: vec![term],
-                }),
+                required: Some(core::NodeSelector { node_selector_terms: vec![term] }),
             }),
             persistent_volume_reclaim_policy: Some(class.reclaim_policy.clone().unwrap_or_else(|| "Delete".into())),
             storage_class_name: Some(request.class.clone()),
@@ -209,10 +181,7 @@ pub fn expanded(claim: &PersistentVolumeClaim, to: &Quantity) -> serde_json::Val
 }
 
 fn is_about_resizing(condition: &str) -> bool {
-    matches!(
-        condition,
-        "Resizing" | "FileSystemResizePending" | "ControllerResizeError" | "NodeResizeError"
-    )
+    matches!(condition, "Resizing" | "FileSystemResizePending" | "ControllerResizeError" | "NodeResizeError")
 }
 
 #[derive(Debug, PartialEq)]

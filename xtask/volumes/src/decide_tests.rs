@@ -70,49 +70,21 @@ fn request() -> Request {
 #[test]
 fn a_claim_is_provisioned_when_kubernetes_asks_us_and_expanded_when_it_outgrows_its_volume() {
     let provision = || ForClaim::Provision(request());
-    let expand = |to: &str| ForClaim::Expand {
-        volume: "pvc-1234".into(),
-        to: Quantity(to.into()),
-    };
-    let on_any_node = || {
-        ForClaim::Provision(Request {
-            selected_node: None,
-            ..request()
-        })
-    };
+    let expand = |to: &str| ForClaim::Expand { volume: "pvc-1234".into(), to: Quantity(to.into()) };
+    let on_any_node = || ForClaim::Provision(Request { selected_node: None, ..request() });
     for (case, claim, expected) in [
         ("asked of us", claim(json!({})), provision()),
-        (
-            "no node selected",
-            claim(json!({ "metadata": { "annotations": { SELECTED_NODE: null } } })),
-            on_any_node(),
-        ),
-        (
-            "asked of others",
-            claim(json!({ "metadata": { "annotations": { ASKED_OF: "x" } } })),
-            ForClaim::Nothing,
-        ),
-        (
-            "not asked yet",
-            claim(json!({ "metadata": { "annotations": null } })),
-            ForClaim::Nothing,
-        ),
+        ("no node selected", claim(json!({ "metadata": { "annotations": { SELECTED_NODE: null } } })), on_any_node()),
+        ("asked of others", claim(json!({ "metadata": { "annotations": { ASKED_OF: "x" } } })), ForClaim::Nothing),
+        ("not asked yet", claim(json!({ "metadata": { "annotations": null } })), ForClaim::Nothing),
         (
             "being deleted",
             claim(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
             ForClaim::Nothing,
         ),
-        (
-            "promised to a volume",
-            claim(json!({ "spec": { "volumeName": "other" } })),
-            ForClaim::Nothing,
-        ),
+        ("promised to a volume", claim(json!({ "spec": { "volumeName": "other" } })), ForClaim::Nothing),
         ("bound and content", bound("1Gi", "1Gi"), ForClaim::Nothing),
-        (
-            "same size, written otherwise",
-            bound("1Gi", "1024Mi"),
-            ForClaim::Nothing,
-        ),
+        ("same size, written otherwise", bound("1Gi", "1024Mi"), ForClaim::Nothing),
         ("outgrown", bound("2Gi", "1Gi"), expand("2Gi")),
         ("asks for less", bound("1Gi", "2Gi"), ForClaim::Nothing),
     ] {
@@ -126,10 +98,7 @@ fn what_a_directory_cannot_be_is_refused() {
         json!({ "spec": { "volumeMode": "Block" } }),
         json!({ "spec": { "dataSource": { "kind": "PersistentVolumeClaim", "name": "other" } } }),
     ] {
-        assert!(
-            matches!(for_claim(&claim(change.clone())), ForClaim::Refuse(_)),
-            "{change}"
-        );
+        assert!(matches!(for_claim(&claim(change.clone())), ForClaim::Refuse(_)), "{change}");
     }
 }
 
@@ -161,12 +130,7 @@ fn a_volume_is_tied_to_its_node_and_to_its_claim() {
 
 #[test]
 fn the_longest_claim_name_still_makes_a_file_name() {
-    let long = Request {
-        namespace: "n".repeat(63),
-        name: "c".repeat(253),
-        uid: "u".repeat(36),
-        ..request()
-    };
+    let long = Request { namespace: "n".repeat(63), name: "c".repeat(253), uid: "u".repeat(36), ..request() };
     let directory = directory(Path::new(ROOT), &long);
     assert!(directory.file_name().unwrap().len() <= 255);
     assert!(directory.to_str().unwrap().ends_with(&long.uid));
@@ -207,11 +171,7 @@ fn a_volume_only_ever_grows() {
 fn an_expanded_claim_keeps_only_the_conditions_of_others() {
     let condition = |name: &str| json!({ "type": name, "status": "True" });
     let mut claim = bound("2Gi", "1Gi");
-    let conditions = json!([
-        condition("Resizing"),
-        condition("ModifyingVolume"),
-        condition("FileSystemResizePending")
-    ]);
+    let conditions = json!([condition("Resizing"), condition("ModifyingVolume"), condition("FileSystemResizePending")]);
     claim.status.as_mut().unwrap().conditions = serde_json::from_value(conditions).unwrap();
     assert_eq!(
         expanded(&claim, &Quantity("2Gi".into())),

@@ -22,9 +22,7 @@ const SUFFIXES: &[(&str, f64)] = &[
 /// The size in bytes, exact up to 2^53; `None` for what the API server would not have let through.
 pub fn bytes(quantity: &Quantity) -> Option<f64> {
     let text = quantity.0.as_str();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at_checked(end)?;
     let number: f64 = number.parse().ok()?;
     if let Some((_, factor)) = SUFFIXES.iter().find(|(name, _)| *name == suffix) {
