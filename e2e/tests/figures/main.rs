@@ -30,7 +30,7 @@ async fn figures(k: Bench) -> Result<()> {
     row("six-pod StatefulSet: applied → ready", &mut six, Some(("one pod", base)));
     let base = row("3×1 by hand (valkey-cli, stock settings): applied → healthy", &mut by_hand, None);
     row("3×1 by direct commands: applied → healthy", &mut by_us, Some(("by hand", base)));
-    let base = row("longest gap of an idle timer (the machine's noise)", &mut vec![noise], None);
+    let base = row("longest gap of an idle timer (the machine's noise)", &mut [noise], None);
     row("write pause of CLUSTER FAILOVER", &mut pauses.clone(), Some(("noise", base)));
     Ok(())
 }

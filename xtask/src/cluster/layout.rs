@@ -8,7 +8,9 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use sha2::{Digest, Sha256};
 
+use crate::images::hex;
 use crate::paths;
 
 pub const NODES: u8 = 3;
@@ -94,13 +96,20 @@ impl Layout {
         Ok(paths::cache()?.join("clusters").join(&self.name))
     }
 
-    pub fn cgroup(&self) -> String {
-        format!("valkey-bench-{}", self.name)
+    /// Clusters of the same name in two caches are two clusters.
+    pub fn cgroup(&self) -> Result<String> {
+        let cache = hex(&Sha256::digest(paths::cache()?.as_os_str().as_encoded_bytes()));
+        Ok(format!("valkey-bench-{}-{}", self.name, cache.chars().take(6).collect::<String>()))
     }
 
     /// The group of everything that is not in a pod.
-    pub fn programs_cgroup(&self) -> String {
-        format!("{}/programs", self.cgroup())
+    pub fn programs_cgroup(&self) -> Result<String> {
+        Ok(format!("{}/programs", self.cgroup()?))
+    }
+
+    /// The group below which a node's pods are.
+    pub fn node_cgroup(&self, node: NodeNumber) -> Result<String> {
+        Ok(format!("{}/{node}", self.cgroup()?))
     }
 
     /// This machine's link into the cluster's network.

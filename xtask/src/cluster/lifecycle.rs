@@ -165,7 +165,7 @@ pub fn down_all() -> Result<()> {
 fn tear_down(layout: &Layout) -> Result<()> {
     let groups = Hierarchies::detect()?;
     let recorded = State::load(&layout.name).ok().flatten().map(|state| state.machines).unwrap_or_default();
-    let members = groups.members(&layout.programs_cgroup());
+    let members = groups.members(&layout.programs_cgroup()?);
     let processes: Vec<Process> =
         recorded.into_values().chain(members.into_iter().filter_map(|pid| Process::of(pid).ok())).collect();
     for process in &processes {
@@ -184,7 +184,7 @@ fn tear_down(layout: &Layout) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    groups.remove(&layout.cgroup())?;
+    groups.remove(&layout.cgroup()?)?;
     let folder = layout.folder()?;
     match std::fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result, bail};
 
 use self::cgroup::Hierarchies;
-use self::layout::{Layout, NodeNumber};
+use self::layout::Layout;
 use self::machine::Machine;
 use self::process::Process;
 use self::state::State;
@@ -92,15 +92,10 @@ impl Bench {
         self.folder.join("log").join(format!("{machine}-{program}.log"))
     }
 
-    /// The group below which a node's pods are.
-    fn node_group(&self, node: NodeNumber) -> String {
-        format!("{}/{node}", self.layout.cgroup())
-    }
-
     /// Puts all that is started from now on into the cluster's own group: it is found there even if we end before its
     /// number is written down.
     fn enter_group(&self) -> Result<cgroup::Stay> {
-        let group = self.layout.programs_cgroup();
+        let group = self.layout.programs_cgroup()?;
         self.groups.create(&group)?;
         self.groups.enter(&group)
     }

@@ -24,8 +24,9 @@ const POD_GRACE: Duration = Duration::from_secs(30);
 pub fn boot(bench: &Bench, control: &Machine, node: NodeNumber) -> Result<Machine> {
     let layout = &bench.layout;
     // Control groups do not outlive a reboot; kubelet would look for the containers that were in them, for 3 s each.
-    bench.groups.remove(&bench.node_group(node))?;
-    bench.groups.create(&bench.node_group(node))?;
+    let group = layout.node_cgroup(node)?;
+    bench.groups.remove(&group)?;
+    bench.groups.create(&group)?;
     let machine = bench.boot(&node.to_string())?;
     control.connect(&node.port(), &machine, "eth0")?;
     control_plane::plug(control, &node.port())?;
@@ -76,7 +77,7 @@ fn ctr(machine: &Machine) -> Command {
 pub fn start_kubelet(bench: &Bench, machine: &Machine, node: NodeNumber) -> Result<()> {
     let folder = bench.machine_folder(&node.to_string());
     let name = node.to_string();
-    std::fs::write(folder.join("kubelet.json"), kubelet(bench, node).to_string())?;
+    std::fs::write(folder.join("kubelet.json"), kubelet(bench, node)?.to_string())?;
     std::fs::write(folder.join("resolv.conf"), "nameserver 127.0.0.1\n")?;
     let flags = [
         format!("--config={}", folder.join("kubelet.json").display()),
@@ -174,9 +175,9 @@ fn containerd(bench: &Bench, node: NodeNumber) -> String {
     )
 }
 
-fn kubelet(bench: &Bench, node: NodeNumber) -> serde_json::Value {
+fn kubelet(bench: &Bench, node: NodeNumber) -> Result<serde_json::Value> {
     let pki = bench.folder.join("pki");
-    json!({
+    Ok(json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "authentication": {
@@ -192,7 +193,7 @@ fn kubelet(bench: &Bench, node: NodeNumber) -> serde_json::Value {
         "clusterDNS": [bench.layout.dns_service().to_string()],
         "resolvConf": bench.machine_folder(&node.to_string()).join("resolv.conf"),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": format!("/{}", bench.node_group(node)),
+        "cgroupRoot": format!("/{}", bench.layout.node_cgroup(node)?),
         "failCgroupV1": false,
         "failSwapOn": false,
         "serializeImagePulls": false,
@@ -200,5 +201,5 @@ fn kubelet(bench: &Bench, node: NodeNumber) -> serde_json::Value {
         "evictionHard": {"nodefs.available": "1Mi", "imagefs.available": "1Mi", "memory.available": "50Mi"},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-    })
+    }))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,8 @@ pub fn names() -> Result<Vec<String>> {
     Ok(folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
 
-/// The slot of a cluster that exists, or the first free one. The default cluster always has the first.
+/// The slot of a cluster that exists, or the first free one. A slot whose link is there belongs to somebody, perhaps to
+/// a cluster in another cache.
 pub fn slot_for(name: &str) -> Result<Slot> {
     if let Some(state) = State::load(name)? {
         return Ok(state.slot);
@@ -76,9 +77,8 @@ pub fn slot_for(name: &str) -> Result<Slot> {
     for other in names()? {
         taken.extend(State::load(&other)?.map(|state| state.slot));
     }
-    let mut slots = Slot::all();
-    let first = slots.next();
-    let free = if name == super::DEFAULT_NAME { first } else { slots.find(|slot| !taken.contains(slot)) };
+    let has_link = |slot: &Slot| Path::new("/sys/class/net").join(Layout::new(name, *slot).host_link()).exists();
+    let free = Slot::all().find(|slot| !taken.contains(slot) && !has_link(slot));
     free.context("no address range is left for one more cluster; end one with `cargo xtask cluster --name NAME down`")
 }
 
