@@ -19,8 +19,10 @@ pub enum Suite {
 
 /// The cluster that tests run on: not the one that a developer may be looking at.
 const CLUSTER: &str = "test";
-/// More at once only makes each of them slower: the machine has two cores.
-const TEST_THREADS: &str = "3";
+/// Most of a test's time is waiting; more at once than this only makes each of them slower on two cores.
+const TOGETHER: &str = "3";
+/// Tests that compare the whole machine before and after bear no company.
+const ALONE: &str = "1";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Count {
@@ -74,11 +76,11 @@ impl Run {
     /// A cluster that was there before is left as it was found.
     fn on_a_cluster(&mut self, suite: Suite, only: Option<&str>) -> Result<()> {
         if only.is_none() {
-            self.stage("cluster life cycle", || e2e("lifecycle", suite, None));
+            self.stage("cluster life cycle", || e2e("lifecycle", ALONE, suite, None));
         }
         let found = cluster::is_running(CLUSTER)?;
         self.stage("cluster up", || cluster::up(CLUSTER).map(|()| Count::default()));
-        self.stage("end-to-end tests", || e2e("e2e", suite, only));
+        self.stage("end-to-end tests", || e2e("e2e", TOGETHER, suite, only));
         if !found {
             self.stage("cluster down", || cluster::down(CLUSTER).map(|()| Count::default()));
         }
@@ -131,9 +133,9 @@ impl std::ops::Add for Count {
     }
 }
 
-fn e2e(binary: &str, suite: Suite, only: Option<&str>) -> Result<Count> {
+fn e2e(binary: &str, threads: &str, suite: Suite, only: Option<&str>) -> Result<Count> {
     let mut command = cargo::command();
-    command.args(["test", "--package", "e2e", "--test", binary, "--", "--test-threads", TEST_THREADS]);
+    command.args(["test", "--package", "e2e", "--test", binary, "--", "--test-threads", threads]);
     if suite == Suite::Full {
         command.arg("--include-ignored");
     }

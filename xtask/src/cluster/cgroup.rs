@@ -6,7 +6,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 const MOUNT: &str = "/sys/fs/cgroup";
 /// What kubelet needs on either version; further ones are used where the kernel has them.
@@ -167,16 +167,27 @@ fn create_v1(mount: &Path, group: &str) -> Result<()> {
 fn create_v2(mount: &Path, group: &str) -> Result<()> {
     let mut folder = mount.to_path_buf();
     for part in Path::new(group) {
-        let offered = words(&folder.join("cgroup.controllers"));
-        for controller in offered {
-            std::fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}"))
-                .with_context(|| format!("cannot pass the controller {controller} on below {}", folder.display()))?;
-        }
+        pass_on(&folder)?;
         folder.push(part);
         make(&folder)?;
     }
-    if !folder.join("cgroup.procs").exists() {
-        bail!("{} is no control group", folder.display());
+    Ok(())
+}
+
+/// Lets children of the group use the controllers that it has itself. One that we can do without may stay behind.
+fn pass_on(folder: &Path) -> Result<()> {
+    let control = folder.join("cgroup.subtree_control");
+    let passed_on = words(&control);
+    for controller in words(&folder.join("cgroup.controllers")).iter().filter(|name| !passed_on.contains(name)) {
+        let outcome = std::fs::write(&control, format!("+{controller}"));
+        if NEEDED.contains(&controller.as_str()) {
+            outcome.with_context(|| {
+                let place = folder.display();
+                format!(
+                    "{place} cannot pass on {controller}; in a container, its processes must leave this group first"
+                )
+            })?;
+        }
     }
     Ok(())
 }
@@ -235,6 +246,19 @@ mod tests {
         assert_eq!(own_group(hybrid, &["pids".to_owned()]), Some("/user"));
         assert_eq!(own_group(hybrid, &["cpuacct".to_owned()]), Some("/other"));
         assert_eq!(own_group("0::/init.scope\n", &["cgroup".to_owned()]), Some("/init.scope"));
+    }
+
+    /// A folder with the files of a version-2 group that matter here; the kernel is not there to act on them.
+    #[test]
+    fn a_version_two_group_is_asked_to_pass_on_what_it_does_not_yet() {
+        let mount = std::env::temp_dir().join(format!("xtask-cgroup2-{}", std::process::id()));
+        std::fs::create_dir_all(&mount).unwrap();
+        std::fs::write(mount.join("cgroup.controllers"), "cpu memory").unwrap();
+        std::fs::write(mount.join("cgroup.subtree_control"), "cpu").unwrap();
+        create_v2(&mount, "bench/node").unwrap();
+        assert_eq!(std::fs::read_to_string(mount.join("cgroup.subtree_control")).unwrap(), "+memory");
+        assert!(mount.join("bench/node").is_dir());
+        std::fs::remove_dir_all(mount).unwrap();
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub fn up(name: &str) -> Result<()> {
     let _lock = Lock::take(name, "up")?;
     if is_running(name)? {
         eprintln!("the cluster {name:?} is running already");
-        return Ok(());
+        return switch_all_on(&running(name)?);
     }
     preflight::install()?;
     let tools = Toolbox::ensure()?;
@@ -194,13 +194,25 @@ fn tear_down(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Whether `up` came to its end and everything that it started still runs.
+/// Whether `up` came to its end and the control plane that it started is still whole. Nodes may be off.
 pub fn is_running(name: &str) -> Result<bool> {
     let Some(state) = State::load(name)? else {
         return Ok(false);
     };
-    let control = state.machines.get(control_plane::NAME);
-    Ok(state.complete && control.is_some_and(Process::is_alive))
+    let of_control = |daemon: &str| daemon.split('/').next() == Some(control_plane::NAME);
+    let mut daemons = state.daemons.iter().filter(|(daemon, _)| of_control(daemon)).map(|(_, process)| process);
+    let machine = state.machines.get(control_plane::NAME);
+    Ok(state.complete && machine.is_some_and(Process::is_alive) && daemons.all(Process::is_alive))
+}
+
+/// Brings back the nodes that somebody broke and left so.
+fn switch_all_on(bench: &Bench) -> Result<()> {
+    let control = bench.machine(control_plane::NAME)?;
+    for node in NodeNumber::all() {
+        start(bench, &control, bench.machine(&node.to_string()).ok().as_ref(), node)?;
+        control.run(["ip", "link", "set", &node.port(), "up"])?;
+    }
+    wait(bench, &["--for=condition=Ready", "node", "--all"])
 }
 
 /// A cluster that runs, to do something with it.

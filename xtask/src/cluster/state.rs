@@ -75,7 +75,10 @@ pub fn slot_for(name: &str) -> Result<Slot> {
     }
     let mut taken = Vec::new();
     for other in names()? {
-        taken.extend(State::load(&other)?.map(|state| state.slot));
+        let state = State::load(&other)?;
+        // One that ended with the machine it ran on holds nothing any more.
+        let is_there = |state: &State| state.machines.values().any(Process::is_alive) || Lock::is_held(&other);
+        taken.extend(state.filter(is_there).map(|state| state.slot));
     }
     let has_link = |slot: &Slot| Path::new("/sys/class/net").join(Layout::new(name, *slot).host_link()).exists();
     let free = Slot::all().find(|slot| !taken.contains(slot) && !has_link(slot));
@@ -109,6 +112,10 @@ impl Lock {
         let (_, file) = Self::open(name)?;
         file.lock()?;
         Ok(Self { _file: file })
+    }
+
+    fn is_held(name: &str) -> bool {
+        Self::open(name).is_ok_and(|(_, file)| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     pub fn take(name: &str, what: &str) -> Result<Self> {
