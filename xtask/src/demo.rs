@@ -4,11 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::dev;
 use crate::images::{self, Component, Image};
 use crate::progress::Step;
 use crate::shell;
 use crate::target::Target;
+use crate::{cluster, dev};
 
 const SAMPLE: &str = include_str!("../../deploy/dev/sample.yaml");
 const PLACEHOLDER: &str = "docker.io/valkey/valkey:sample";
@@ -31,7 +31,7 @@ fn newest_valkey(target: &Target) -> Result<Image> {
     let series = images::SERIES.first().context("no series of Valkey is known")?;
     match target {
         Target::Local { .. } => images::valkey(series),
-        Target::Yours { registry, .. } => {
+        Target::Yours { registry } => {
             let image = images::valkey(series)?;
             let tag = image.reference.rsplit(':').next().unwrap_or_default();
             let image = Image { reference: format!("{registry}/valkey:{tag}"), ..image };
@@ -82,24 +82,30 @@ fn cli(target: &Target, args: &[&str]) -> Result<String> {
 }
 
 fn how_to_go_on(target: &Target) -> Result<String> {
-    let (environment, end) = match target {
-        Target::Local { .. } => ("eval \"$(cargo xtask cluster env)\"".to_owned(), "make down".to_owned()),
-        Target::Yours { kubeconfig, .. } => (
-            format!("export KUBECONFIG={}", kubeconfig.display()),
-            "kubectl delete namespace demo valkey-operator-system".to_owned(),
+    let (intro, end) = match target {
+        Target::Local { name } => {
+            let kubeconfig = cluster::kubeconfig(name)?;
+            (
+                format!(
+                    "The kubeconfig is {}. In a shell:\n\n  eval \"$(cargo xtask cluster env)\"",
+                    kubeconfig.display()
+                ),
+                "make down",
+            )
+        }
+        Target::Yours { .. } => (
+            "It runs on the cluster in KUBECONFIG:\n".to_owned(),
+            "kubectl delete namespace demo valkey-operator-system",
         ),
     };
     Ok(format!(
         "
-The kubeconfig is {}. In a shell:
-
-  {environment}
-  kubectl get pods --all-namespaces --output wide          # look
+{intro}
+  kubectl get pods --all-namespaces --output wide             # look
   kubectl --namespace demo exec -it demo-0 -- valkey-cli -c   # connect
-  {end}                                                # end it
+  {end:<57}   # end it
 
-The six Valkey pods are plain ones, joined by valkey-cli; the operator runs, but does not manage clusters yet.",
-        target.kubeconfig()?.display()
+The six Valkey pods are plain ones, joined by valkey-cli; the operator runs, but does not manage clusters yet."
     ))
 }
 

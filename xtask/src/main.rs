@@ -17,6 +17,7 @@ mod shell;
 mod target;
 mod test;
 mod tools;
+mod wait;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,5 @@
 //! Where our programs are tried out: the local cluster, or one that the user brings.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +15,6 @@ pub enum Target {
     },
     /// The cluster of the user's kubeconfig; images go through a registry that it can pull from.
     Yours {
-        kubeconfig: PathBuf,
         registry: String,
     },
 }
@@ -27,20 +25,18 @@ impl Target {
         let Some(registry) = registry else {
             return Ok(Self::Local { name: cluster::DEFAULT_NAME });
         };
-        let kubeconfig = std::env::var_os("KUBECONFIG").map(PathBuf::from).with_context(|| {
-            format!("REGISTRY={registry} is for a cluster of your own; set KUBECONFIG to its kubeconfig too")
-        })?;
-        if !kubeconfig.is_file() {
-            bail!("KUBECONFIG={} is no file", kubeconfig.display());
+        if std::env::var_os("KUBECONFIG").is_none_or(|kubeconfig| kubeconfig.is_empty()) {
+            bail!("REGISTRY={registry} is for a cluster of your own; set KUBECONFIG to its kubeconfig too");
         }
-        Ok(Self::Yours { kubeconfig, registry: registry.trim_end_matches('/').to_owned() })
+        Ok(Self::Yours { registry: registry.trim_end_matches('/').to_owned() })
     }
 
     /// Makes sure that there is a cluster to talk to.
     pub fn ensure(&self) -> Result<()> {
         match self {
             Self::Local { name } => cluster::up(name),
-            Self::Yours { .. } => shell::run(self.kubectl()?.args(["get", "--raw=/readyz"])),
+            Self::Yours { .. } => shell::run(self.kubectl()?.args(["get", "--raw=/readyz"]))
+                .context("the cluster in KUBECONFIG does not answer; try `kubectl get nodes`"),
         }
     }
 
@@ -48,26 +44,21 @@ impl Target {
     pub fn registry(&self) -> &str {
         match self {
             Self::Local { .. } => "localhost",
-            Self::Yours { registry, .. } => registry,
-        }
-    }
-
-    pub fn kubeconfig(&self) -> Result<PathBuf> {
-        match self {
-            Self::Local { name } => cluster::kubeconfig(name),
-            Self::Yours { kubeconfig, .. } => Ok(kubeconfig.clone()),
+            Self::Yours { registry } => registry,
         }
     }
 
     pub fn kubectl(&self) -> Result<Command> {
         let own = || Ok::<_, anyhow::Error>(tools::KUBERNETES.ensure()?.join("kubectl"));
-        let program = match self {
-            Self::Local { .. } => own()?,
-            Self::Yours { .. } => shell::find("kubectl").map_or_else(own, Ok)?,
-        };
-        let mut command = Command::new(program);
-        command.arg("--kubeconfig").arg(self.kubeconfig()?);
-        Ok(command)
+        match self {
+            Self::Local { name } => {
+                let mut command = Command::new(own()?);
+                command.arg("--kubeconfig").arg(cluster::kubeconfig(name)?);
+                Ok(command)
+            }
+            // It finds KUBECONFIG by itself, which may be a list.
+            Self::Yours { .. } => Ok(Command::new(shell::find("kubectl").map_or_else(own, Ok)?)),
+        }
     }
 
     /// Makes an image available to the cluster's nodes.
@@ -79,7 +70,7 @@ impl Target {
                 cluster::load(name, image)?;
                 step.done("");
             }
-            Self::Yours { registry, .. } => {
+            Self::Yours { registry } => {
                 let crane = tools::CRANE.ensure()?.join("crane");
                 let step = Step::start(format!("push {short}"));
                 shell::run(Command::new(crane).arg("push").arg(&image.archive).arg(&image.reference)).with_context(

@@ -4,5 +4,6 @@
 //! well-behaved process in a container.
 
 pub mod health;
+pub mod process;
 pub mod shutdown;
 pub mod telemetry;

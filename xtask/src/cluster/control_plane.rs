@@ -2,15 +2,16 @@
 //! own that is also the switch that all others are plugged into.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::layout::{Layout, NodeNumber};
 use super::machine::Machine;
 use super::pki::Pki;
 use super::{Bench, VOLUMES};
 use crate::shell;
+use crate::wait::{Attempt, until};
 
 pub const NAME: &str = "control";
 const SWITCH: &str = "switch";
@@ -152,17 +153,12 @@ fn volumes(bench: &Bench) -> Vec<String> {
 }
 
 fn wait_for_api(bench: &Bench) -> Result<()> {
-    let deadline = Instant::now() + API_START;
-    loop {
-        let last = shell::run(bench.kubectl().args(["get", "--raw=/readyz"]));
-        match last {
-            Ok(()) => return Ok(()),
-            Err(error) if Instant::now() > deadline => bail!(
-                "the API server is not ready after {API_START:?}: {error}; its log is {}",
-                bench.log(NAME, "kube-apiserver").display()
-            ),
-            Err(_) => bench.check_alive(NAME, "kube-apiserver")?,
+    let log = bench.log(NAME, "kube-apiserver");
+    until("the API server", API_START, || {
+        bench.check_alive(NAME, "kube-apiserver")?;
+        match shell::run(bench.kubectl().args(["get", "--raw=/readyz"])) {
+            Ok(()) => Ok(Attempt::Done(())),
+            Err(error) => Ok(Attempt::Pending(format!("{error}; its log is {}", log.display()))),
         }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -16,6 +16,7 @@ use super::{Bench, NodeAction, VOLUMES, control_plane, node as nodes, preflight}
 use crate::images::{self, Image};
 use crate::progress::Step;
 use crate::tools::{self, Toolbox};
+use crate::wait::{Attempt, until};
 use crate::{cargo, paths, shell};
 
 const MANIFEST: &str = include_str!("../../manifests/base.yaml");
@@ -111,15 +112,14 @@ fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
 
 /// Waits as `kubectl wait` does, but not for what cannot come because a program has ended.
 fn wait(bench: &Bench, what: &[&str]) -> Result<()> {
-    let deadline = Instant::now() + NODES_READY;
-    while let Err(error) = shell::run(bench.kubectl().args(["wait", "--timeout=5s"]).args(what)) {
-        bench.check_all_alive()?;
-        if Instant::now() > deadline {
-            let logs = bench.folder.join("log");
-            return Err(error).with_context(|| format!("the logs of all programs are in {}", logs.display()));
+    let logs = bench.folder.join("log");
+    until("the cluster", NODES_READY, || match shell::run(bench.kubectl().args(["wait", "--timeout=5s"]).args(what)) {
+        Ok(()) => Ok(Attempt::Done(())),
+        Err(error) => {
+            bench.check_all_alive()?;
+            Ok(Attempt::Pending(format!("{error}; the logs of all programs are in {}", logs.display())))
         }
-    }
-    Ok(())
+    })
 }
 
 fn apply(bench: &Bench, manifest: &str) -> Result<()> {
@@ -177,13 +177,10 @@ fn tear_down(layout: &Layout) -> Result<()> {
     // The far end went with the control machine, but the kernel takes its time; `up` wants the name at once.
     let link = layout.host_link();
     let _ = shell::run(Command::new("ip").args(["link", "delete", &link]));
-    let deadline = Instant::now() + LINK_GONE;
-    while Path::new("/sys/class/net").join(&link).exists() {
-        if Instant::now() > deadline {
-            bail!("the link {link} does not go away; look at `ip link show {link}`");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the host's link to go", LINK_GONE, || {
+        let is_there = Path::new("/sys/class/net").join(&link).exists();
+        Ok(if is_there { Attempt::Pending(format!("look at `ip link show {link}`")) } else { Attempt::Done(()) })
+    })?;
     groups.remove(&layout.cgroup()?)?;
     let folder = layout.folder()?;
     match std::fs::remove_dir_all(&folder) {

@@ -1,9 +1,9 @@
 //! A node: a machine with containerd, a kubelet and a kube-proxy; and the ways in which it can go and come back.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use super::layout::NodeNumber;
 use super::machine::Machine;
 use crate::images::Image;
 use crate::shell;
+use crate::wait::{Attempt, until};
 
 const CONTAINERD_START: Duration = Duration::from_secs(30);
 const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -50,15 +51,13 @@ pub fn start_containerd(bench: &Bench, machine: &Machine, node: NodeNumber) -> R
     std::fs::write(folder.join("containerd.toml"), containerd(bench, node))?;
     let args = [format!("--config={}", folder.join("containerd.toml").display())];
     bench.start(&node.to_string(), machine, "containerd", &args)?;
-    let deadline = Instant::now() + CONTAINERD_START;
-    while let Err(error) = shell::run(ctr(machine).arg("version")) {
+    until(&format!("containerd of {node}"), CONTAINERD_START, || {
         bench.check_alive(&node.to_string(), "containerd")?;
-        if Instant::now() > deadline {
-            bail!("containerd of {node} does not answer: {error}");
+        match shell::run(ctr(machine).arg("version")) {
+            Ok(()) => Ok(Attempt::Done(())),
+            Err(error) => Ok(Attempt::Pending(error.to_string())),
         }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
+    })
 }
 
 /// Puts an image into the node's store.
@@ -114,10 +113,11 @@ pub fn stop(bench: &Bench, machine: &Machine, node: NodeNumber) -> Result<()> {
         // One that ends by itself in this moment is fine.
         let _ = shell::run(ctr(machine).args(["--namespace=k8s.io", "tasks", "kill", "--signal=SIGTERM", &task]));
     }
-    let deadline = Instant::now() + POD_GRACE;
-    while !tasks(machine)?.is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    // What does not end in time ends with the power, as on any machine.
+    let _ = until("the containers to end", POD_GRACE, || match tasks(machine)?.as_slice() {
+        [] => Ok(Attempt::Done(())),
+        left => Ok(Attempt::Pending(format!("{} are left", left.len()))),
+    });
     machine.kill()
 }
 
@@ -197,6 +197,8 @@ fn kubelet(bench: &Bench, node: NodeNumber) -> Result<serde_json::Value> {
         "failCgroupV1": false,
         "failSwapOn": false,
         "serializeImagePulls": false,
+        // Or kubelet pulls what was loaded by hand, if it once pulled the same image under another name.
+        "imagePullCredentialsVerificationPolicy": "NeverVerify",
         // All nodes share this machine's disk: a full one is the user's to notice, not a reason to evict pods.
         "evictionHard": {"nodefs.available": "1Mi", "imagefs.available": "1Mi", "memory.available": "50Mi"},
         "imageGCHighThresholdPercent": 100,

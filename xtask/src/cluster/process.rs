@@ -1,10 +1,12 @@
 //! A process that cannot be mistaken for another one: number and start time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
+
+use crate::wait::{Attempt, until};
 
 /// Numbers of processes are reused; the time since boot at which one started is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,29 +50,21 @@ impl Process {
 
     /// Waits until the process is gone.
     pub fn wait_gone(&self, limit: Duration) -> Result<()> {
-        let deadline = Instant::now() + limit;
-        while self.is_alive() {
-            if Instant::now() > deadline {
-                bail!("process {} ({}) did not end within {limit:?}", self.pid, name(self.pid));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
+        until(&format!("process {} to end", self.pid), limit, || {
+            Ok(if self.is_alive() { Attempt::Pending(name(self.pid)) } else { Attempt::Done(()) })
+        })
     }
 
     /// The process's only child; a wrapper such as `nsenter` has exactly one. Waits until it is there.
     pub fn child(&self, limit: Duration) -> Result<Self> {
-        let deadline = Instant::now() + limit;
-        loop {
+        until(&format!("process {} to start its program", self.pid), limit, || {
             let child = all().find(|pid| stat(*pid).is_some_and(|stat| stat.parent == self.pid));
-            if let Some(child) = child.and_then(|pid| Self::of(pid).ok()) {
-                return Ok(child);
+            match child.and_then(|pid| Self::of(pid).ok()) {
+                Some(child) => Ok(Attempt::Done(child)),
+                None if self.is_alive() => Ok(Attempt::Pending(name(self.pid))),
+                None => bail!("process {} ended before it started its program", self.pid),
             }
-            if !self.is_alive() || Instant::now() > deadline {
-                bail!("process {} ended before it started its program", self.pid);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        })
     }
 }
 
