@@ -13,7 +13,7 @@ use crate::helper;
 
 #[e2e::test]
 async fn a_claim_gets_a_volume_that_outlives_its_pod(k: Bench) -> Result<()> {
-    k.apply(&helper::keeper("keeper", None, "exec sleep 3600")?).await?;
+    k.apply(&helper::keeper("keeper", None, "trap 'exit 0' TERM; sleep 3600 & wait")?).await?;
     let pod = k.pods().named("keeper-0");
     let first = pod.until_it("the first pod to be ready", secs(60), e2e::plain::is_ready).await?;
     k.exec("keeper-0", &["sh", "-c", "echo precious > /data/file"]).await?;
