@@ -66,14 +66,26 @@ fn ensure_success(command: &Command, status: ExitStatus) -> Result<()> {
 /// Runs a long command with both outputs going to a log file, and hands each line to `on_line` for progress.
 ///
 /// On failure the error names the log file and ends with its last lines.
-pub fn logged(command: &mut Command, log: &Path, mut on_line: impl FnMut(&str)) -> Result<()> {
+pub fn logged(command: &mut Command, log: &Path, on_line: impl FnMut(&str)) -> Result<()> {
+    follow(command, None, log, on_line)
+}
+
+/// Like [`logged`] for a command whose standard output is its result: that goes to `result`, and only what it says
+/// beside it is logged.
+pub fn logged_apart(command: &mut Command, result: &Path, log: &Path, on_line: impl FnMut(&str)) -> Result<()> {
+    let result = File::create(result).with_context(|| format!("cannot write {}", result.display()))?;
+    follow(command, Some(result), log, on_line)
+}
+
+fn follow(command: &mut Command, result: Option<File>, log: &Path, mut on_line: impl FnMut(&str)) -> Result<()> {
     if let Some(folder) = log.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     let mut file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     writeln!(file, "$ {}", display(command))?;
     let (reader, writer) = std::io::pipe()?;
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let stdout = result.map_or_else(|| writer.try_clone().map(Stdio::from), |file| Ok(file.into()))?;
+    command.stdin(Stdio::null()).stdout(stdout).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot run `{}`", display(command)))?;
     // `Command` keeps its ends of the pipe until it is told otherwise; the reader would wait for ever.
     command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,5 +1,6 @@
 //! `cluster up`, `down` and the rest, in the order in which things happen.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -229,9 +230,21 @@ pub fn status(name: &str) -> Result<bool> {
         println!("the cluster {name:?} does not exist; start it with `cargo xtask cluster up`");
         return Ok(false);
     };
+    let (text, healthy) = describe(&state);
+    // A reader that has seen enough (`| head`) is no error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if is_running(name)? {
+        let bench = running(name)?;
+        shell::attached(bench.kubectl().args(["get", "nodes", "-o", "wide"]))?;
+    }
+    Ok(healthy)
+}
+
+fn describe(state: &State) -> (String, bool) {
     let mut healthy = state.complete;
+    let mut lines = Vec::new();
     if !state.complete {
-        println!("`up` did not come to its end; run it again");
+        lines.push("`up` did not come to its end; run it again".to_owned());
     }
     for (machine, init) in &state.machines {
         let alive = init.is_alive();
@@ -242,18 +255,13 @@ pub fn status(name: &str) -> Result<bool> {
             .filter_map(|(daemon, _)| daemon.split('/').nth(1))
             .collect();
         healthy &= alive && dead.is_empty();
-        match (alive, dead.as_slice()) {
-            (true, []) => println!("{machine:<10} on"),
-            (true, dead) => println!("{machine:<10} on, but these ended: {}", dead.join(", ")),
-            (false, _) => println!("{machine:<10} off"),
-        }
+        lines.push(match (alive, dead.as_slice()) {
+            (true, []) => format!("{machine:<10} on"),
+            (true, dead) => format!("{machine:<10} on, but these ended: {}", dead.join(", ")),
+            (false, _) => format!("{machine:<10} off"),
+        });
     }
-    if is_running(name)? {
-        let bench = running(name)?;
-        println!();
-        shell::attached(bench.kubectl().args(["get", "nodes", "-o", "wide"]))?;
-    }
-    Ok(healthy)
+    (lines.join("\n") + "\n\n", healthy)
 }
 
 pub fn kubeconfig(name: &str) -> Result<PathBuf> {

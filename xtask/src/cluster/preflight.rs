@@ -40,7 +40,7 @@ const MEMORY: u64 = 3 * GIB;
 /// Kubelets and containerds watch files; a cluster at rest has 28 inotify instances, one more pod may add one.
 const WATCHERS: u64 = 40;
 
-/// Programs that must be on the machine, and the Debian package that brings each.
+/// Programs (and a file) that must be on the machine, and the Debian package that brings each.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("nsenter", "util-linux"),
@@ -52,6 +52,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nft", "nftables"),
     ("runc", "runc"),
     ("/usr/lib/cni/bridge", "containernetworking-plugins"),
+    // What the packages that images are made of are signed with; Ubuntu does not have it by itself.
+    ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"),
 ];
 
 #[derive(Debug, Clone)]

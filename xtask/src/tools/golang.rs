@@ -79,12 +79,11 @@ pub fn build(module: &Module, program: &Program, target: &Path) -> Result<()> {
     let source = module.source();
     step.say("reading the module");
     let log = paths::logs()?.join(format!("go-{}.log", program.name));
-    let mut total = 0_usize;
     let listing = log.with_extension("list");
-    shell::logged(go(&source)?.args(["list", "-deps", program.package]), &listing, |line| {
-        total += 1;
-        step.say(line);
-    })?;
+    std::fs::create_dir_all(paths::logs()?)?;
+    let mut list = go(&source)?;
+    shell::logged_apart(list.args(["list", "-deps", program.package]), &listing, &log, |line| step.say(line))?;
+    let total = std::fs::read_to_string(&listing)?.lines().count();
     let mut compiled = 0_usize;
     appear(target, |partial| {
         let mut command = go(&source)?;
