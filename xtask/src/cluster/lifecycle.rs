@@ -230,13 +230,13 @@ pub fn status(name: &str) -> Result<bool> {
         println!("the cluster {name:?} does not exist; start it with `cargo xtask cluster up`");
         return Ok(false);
     };
-    let (text, healthy) = describe(&state);
-    // A reader that has seen enough (`| head`) is no error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let (mut text, healthy) = describe(&state);
     if is_running(name)? {
         let bench = running(name)?;
-        shell::attached(bench.kubectl().args(["get", "nodes", "-o", "wide"]))?;
+        text += &shell::output(bench.kubectl().args(["get", "nodes", "-o", "wide"]))?;
     }
+    // A reader that has seen enough (`| head`) is no error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(healthy)
 }
 
