@@ -79,13 +79,14 @@ fn a_cluster_comes_and_goes_twice_without_a_trace() -> Result<()> {
     Ok(())
 }
 
-/// From the first machine to the last program: `up` starts four machines and fifteen programs on them.
+/// From the first machine to the last program: `up` starts four machines and fifteen programs on them, and then waits with
+/// `kubectl`, which must not outlive it.
 #[test]
 fn an_up_that_is_killed_anywhere_leaves_nothing_after_down() -> Result<()> {
     let cluster = Cluster("killed");
     cluster.run("down")?;
     let before = Traces::of_this_machine("killed")?;
-    for started in [1, 2, 4, 7, 10, 14, 18] {
+    for started in [1, 2, 4, 7, 10, 14, 18, 19] {
         cluster.up_until(started)?.kill()?;
         cluster.run("down")?;
         let after = Traces::of_this_machine("killed")?;
