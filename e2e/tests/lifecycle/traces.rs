@@ -15,7 +15,11 @@ pub struct Traces {
     rules: BTreeSet<String>,
     control_groups: BTreeSet<String>,
     processes: BTreeSet<String>,
+    folders: BTreeSet<String>,
 }
+
+/// Where programs of a Kubernetes make folders of their own if nobody tells them where else.
+const SHARED_FOLDERS: &[&str] = &["/etc", "/opt", "/usr/libexec", "/var/lib", "/var/log", "/run"];
 
 impl Traces {
     pub fn of_this_machine(cluster: &str) -> Result<Self> {
@@ -27,17 +31,19 @@ impl Traces {
             rules: lines_of("nft", &["list", "ruleset"]),
             control_groups: control_groups(cluster),
             processes: processes(cluster),
+            folders: SHARED_FOLDERS.iter().flat_map(|folder| paths_in(folder)).collect(),
         })
     }
 
     pub fn expect_no_more_than(&self, before: &Self) -> Result<()> {
-        let Self { links, routes, mounts, rules, control_groups, processes } = self;
+        let Self { links, routes, mounts, rules, control_groups, processes, folders } = self;
         none("links", links, &before.links)?;
         none("routes", routes, &before.routes)?;
         none("mounts", mounts, &before.mounts)?;
         none("firewall rules", rules, &before.rules)?;
         none("control groups", control_groups, &before.control_groups)?;
-        none("processes", processes, &before.processes)
+        none("processes", processes, &before.processes)?;
+        none("files", folders, &before.folders)
     }
 
     /// A running cluster shows in links, control groups and processes; its mounts and rules are its machines' own.
@@ -63,6 +69,10 @@ fn none(what: &str, now: &BTreeSet<String>, then: &BTreeSet<String>) -> Result<(
 fn names_in(folder: &str) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn paths_in(folder: &'static str) -> impl Iterator<Item = String> {
+    names_in(folder).into_iter().map(move |name| format!("{folder}/{name}"))
 }
 
 fn lines_of(program: &str, args: &[&str]) -> BTreeSet<String> {

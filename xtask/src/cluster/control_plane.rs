@@ -136,6 +136,8 @@ fn controller_manager(bench: &Bench, pki: &Pki) -> Vec<String> {
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
         "--use-service-account-credentials".into(),
+        // Not below /usr, which is the host's.
+        "--flex-volume-plugin-dir=/var/lib/volume-plugins".into(),
         "--leader-elect=false".into(),
         format!("--node-monitor-grace-period={NODE_GRACE}"),
     ]

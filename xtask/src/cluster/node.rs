@@ -160,6 +160,8 @@ fn containerd(bench: &Bench, node: NodeNumber) -> String {
     let restrict = !super::preflight::has_capability(super::preflight::SYS_RESOURCE);
     format!(
         r#"version = 3
+[plugins.'io.containerd.internal.v1.opt']
+  path = "/var/lib/containerd/opt"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "localhost/pause:1"
 [plugins.'io.containerd.cri.v1.images'.registry]
@@ -188,6 +190,8 @@ fn kubelet(bench: &Bench, node: NodeNumber) -> Result<serde_json::Value> {
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": pki.join(format!("{node}.crt")),
         "tlsPrivateKeyFile": pki.join(format!("{node}.key")),
+        // Not below /usr, which is the host's.
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
         "clusterDomain": "cluster.local",
         "clusterDNS": [bench.layout.dns_service().to_string()],
