@@ -10,7 +10,7 @@ const CLUSTER: &str = "test";
 pub fn run(rounds: u32) -> Result<()> {
     let found = cluster::is_running(CLUSTER)?;
     cluster::up(CLUSTER)?;
-    let mut command = cargo::command()?;
+    let mut command = cargo::command();
     command.args(["test", "--package", "e2e", "--test", "figures", "--", "--nocapture"]);
     command.envs(cluster::environment(CLUSTER)?).env("BENCH_ROUNDS", rounds.to_string());
     let outcome = shell::attached(&mut command);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::{paths, shell};
 
 /// `cargo`, in the workspace, as whoever called us set it up.
-pub fn command() -> Result<Command> {
+pub fn command() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(paths::workspace());
     // What cargo tells the program it runs about its package would look to build scripts like a changed input.
@@ -22,16 +22,12 @@ pub fn command() -> Result<Command> {
         }
     }
     cargo.env_remove("LD_LIBRARY_PATH");
-    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
-        // Where make builds too; cargo alone would begin a second folder in the checkout.
-        cargo.env("CARGO_TARGET_DIR", paths::cache()?.join("target"));
-    }
-    Ok(cargo)
+    cargo
 }
 
 /// Where cargo puts what it builds, as cargo itself says.
 pub fn target_folder() -> Result<PathBuf> {
-    let metadata = shell::output(command()?.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata = shell::output(command().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
     let folder = metadata.get("target_directory").and_then(serde_json::Value::as_str);
     Ok(folder.context("cargo metadata names no target directory")?.into())

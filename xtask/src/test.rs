@@ -134,7 +134,7 @@ impl std::ops::Add for Count {
 }
 
 fn e2e(binary: &str, threads: &str, suite: Suite, only: Option<&str>) -> Result<Count> {
-    let mut command = cargo::command()?;
+    let mut command = cargo::command();
     command.args(["test", "--package", "e2e", "--test", binary, "--", "--test-threads", threads]);
     if suite == Suite::Full {
         command.arg("--include-ignored");
@@ -148,7 +148,7 @@ fn e2e(binary: &str, threads: &str, suite: Suite, only: Option<&str>) -> Result<
 }
 
 fn cargo_stage(args: &[&str]) -> Result<Count> {
-    counted(cargo::command()?.args(args))
+    counted(cargo::command().args(args))
 }
 
 /// Runs a command, shows what it prints, and adds up what its test runners say.

@@ -141,7 +141,7 @@ fn base_images(tools: &Toolbox) -> Result<Vec<Image>> {
 fn build_volumes() -> Result<PathBuf> {
     let mut step = Step::start(format!("build {VOLUMES}"));
     let log = paths::logs()?.join(format!("cargo-{VOLUMES}.log"));
-    shell::logged(cargo::command()?.args(["build", "--package", VOLUMES]), &log, |line| step.say(line.trim()))?;
+    shell::logged(cargo::command().args(["build", "--package", VOLUMES]), &log, |line| step.say(line.trim()))?;
     step.done("");
     Ok(cargo::target_folder()?.join("debug").join(VOLUMES))
 }

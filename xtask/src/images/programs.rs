@@ -67,7 +67,7 @@ pub fn component(component: Component, registry: &str) -> Result<Image> {
 
 fn compile(component: Component, step: &mut Step) -> Result<PathBuf> {
     let log = paths::logs()?.join(format!("cargo-{}.log", component.name()));
-    let mut cargo = cargo::command()?;
+    let mut cargo = cargo::command();
     cargo.args(["build", "--profile", "image", "--package", component.name()]);
     shell::logged(&mut cargo, &log, |line| step.say(line.trim()))?;
     Ok(cargo::target_folder()?.join("image").join(component.name()))
