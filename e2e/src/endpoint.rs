@@ -1,9 +1,11 @@
 //! Where a Valkey cluster is, and how to get in.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::io::tcp::TcpSettings;
@@ -12,6 +14,8 @@ use redis::{
     RedisConnectionInfo, TlsCertificates,
 };
 use secrecy::{ExposeSecret, SecretString};
+
+use crate::dns::ClusterDns;
 
 /// How long a single node may take to accept a connection.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -22,7 +26,9 @@ const CONNECT: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Default)]
 pub struct Endpoint {
     /// Some nodes, or a Service in front of them. The rest of the cluster is learned from them.
-    pub seeds: Vec<SocketAddr>,
+    pub seeds: Vec<Host>,
+    /// Who knows the names in the seeds and in what the cluster answers. Needed only if there are any.
+    pub dns: Option<ClusterDns>,
     /// `None` is the default user.
     pub username: Option<String>,
     pub password: Option<SecretString>,
@@ -30,6 +36,41 @@ pub struct Endpoint {
     pub ca_pem: Option<String>,
     /// A certificate of our own, for servers that ask for one.
     pub identity: Option<Identity>,
+}
+
+/// A name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Host {
+    pub name: String,
+    pub port: u16,
+}
+
+impl Host {
+    pub fn new(name: impl Into<String>, port: u16) -> Self {
+        Self { name: name.into(), port }
+    }
+}
+
+impl From<SocketAddr> for Host {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(address.ip().to_string(), address.port())
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
+}
+
+impl FromStr for Host {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, port) = text.rsplit_once(':').with_context(|| format!("{text} has no port"))?;
+        ensure!(!name.is_empty() && name != "?", "{text} has no name");
+        Ok(Self::new(name, port.parse()?))
+    }
 }
 
 /// A client certificate with its key, both PEM.
@@ -42,13 +83,16 @@ pub struct Identity {
 impl Endpoint {
     /// A cluster without TLS and without a password.
     pub fn plain(seeds: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Self { seeds: seeds.into_iter().collect(), ..Self::default() }
+        Self { seeds: seeds.into_iter().map(Host::from).collect(), ..Self::default() }
     }
 
     /// A cluster client that knows these seeds; the caller sets its patience.
-    pub(crate) fn cluster(&self, seeds: &[SocketAddr]) -> ClusterClientBuilder {
-        let addresses = seeds.iter().map(|seed| self.address(*seed));
+    pub(crate) fn cluster(&self, seeds: &[Host]) -> ClusterClientBuilder {
+        let addresses = seeds.iter().map(|seed| self.address(seed));
         let mut builder = ClusterClient::builder(addresses).connection_timeout(CONNECT).tcp_settings(tcp());
+        if let Some(dns) = self.dns {
+            builder = builder.async_dns_resolver(dns);
+        }
         if let Some(username) = &self.username {
             builder = builder.username(username);
         }
@@ -62,17 +106,21 @@ impl Endpoint {
     }
 
     /// A connection to one node, for commands that are meant for it alone.
-    pub async fn node(&self, node: SocketAddr, patience: Duration) -> Result<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
+    pub async fn node(&self, node: impl Into<Host>, patience: Duration) -> Result<MultiplexedConnection> {
+        let node = node.into();
+        let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(patience.min(CONNECT)))
             .set_response_timeout(Some(patience));
-        self.client(node)?
+        if let Some(dns) = self.dns {
+            config = config.set_dns_resolver(dns);
+        }
+        self.client(&node)?
             .get_multiplexed_async_connection_with_config(&config)
             .await
             .with_context(|| format!("cannot connect to the Valkey node {node}"))
     }
 
-    fn client(&self, node: SocketAddr) -> Result<Client> {
+    fn client(&self, node: &Host) -> Result<Client> {
         let mut login = RedisConnectionInfo::default();
         if let Some(username) = &self.username {
             login = login.set_username(username);
@@ -88,8 +136,8 @@ impl Endpoint {
         })
     }
 
-    fn address(&self, node: SocketAddr) -> ConnectionAddr {
-        let (host, port) = (node.ip().to_string(), node.port());
+    fn address(&self, node: &Host) -> ConnectionAddr {
+        let Host { name: host, port } = node.clone();
         match self.ca_pem {
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             None => ConnectionAddr::Tcp(host, port),

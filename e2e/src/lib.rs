@@ -18,6 +18,8 @@
 extern crate self as e2e;
 
 mod bench;
+mod cluster;
+mod dns;
 mod endpoint;
 pub mod harness;
 pub mod kube_node;
@@ -32,8 +34,10 @@ pub mod witness;
 use std::time::Duration;
 
 pub use bench::{Bench, Output};
+pub use cluster::Cluster;
+pub use dns::ClusterDns;
 pub use e2e_macros::test;
-pub use endpoint::{Endpoint, Identity};
+pub use endpoint::{Endpoint, Host, Identity};
 pub use kube_node::KubeNode;
 pub use objects::Objects;
 pub use plain::PlainCluster;

@@ -68,6 +68,21 @@ where
         Ok(())
     }
 
+    /// Deletes an object and leaves what it owns.
+    pub async fn delete_orphaning(&self, name: &str) -> Result<()> {
+        self.api.delete(name, &DeleteParams::orphan()).await.with_context(|| format!("cannot delete {name}"))?;
+        Ok(())
+    }
+
+    /// Deletes all of the objects at once and without grace, as `kubectl delete --force` does.
+    pub async fn delete_now(&self) -> Result<()> {
+        let Self { api, fields, labels } = self;
+        let which =
+            ListParams { field_selector: fields.clone(), label_selector: labels.clone(), ..ListParams::default() };
+        api.delete_collection(&DeleteParams::default().grace_period(0), &which).await?;
+        Ok(())
+    }
+
     /// Changes an object the way `kubectl patch --type merge` does.
     pub async fn merge(&self, name: &str, change: Value) -> Result<K> {
         let patched = self.api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await;

@@ -41,9 +41,9 @@ enum Task {
     },
     /// Build what changed and roll it out to the local cluster
     Dev {
-        /// Which of our programs to build
-        #[arg(value_enum, default_value = "operator")]
-        component: Component,
+        /// Which local cluster
+        #[arg(long, default_value = cluster::DEFAULT_NAME)]
+        name: String,
     },
     /// All checks and tests, in the order of CI
     Test {
@@ -128,7 +128,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         }
         Task::Image { action: ImageAction::Verify } => images::SERIES.iter().try_for_each(images::verify)?,
         Task::Demo { registry } => demo::run(registry.as_deref())?,
-        Task::Dev { component } => dev::run(component)?,
+        Task::Dev { name } => dev::run(&name)?,
         Task::Test { full, only } => {
             return test::run(if full { test::Suite::Full } else { test::Suite::Usual }, only.as_deref());
         }

@@ -2,73 +2,60 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::images::{self, Component, Image};
+use crate::images::{self, Image};
 use crate::progress::Step;
 use crate::shell;
 use crate::target::Target;
 use crate::{cluster, dev};
 
 const SAMPLE: &str = include_str!("../../deploy/dev/sample.yaml");
-const PLACEHOLDER: &str = "docker.io/valkey/valkey:sample";
-const PODS: usize = 6;
+/// The user and the files that the operator's connection Secret and pods provide.
+const CLI: &str = "valkey-cli -c --tls --cacert /run/valkey/ca.crt --user app -h demo.demo.svc";
 
 pub fn run(registry: Option<&str>) -> Result<()> {
     let target = Target::choose(registry)?;
     target.ensure()?;
-    let operator = images::component(Component::Operator, target.registry())?;
-    target.provide(&operator)?;
-    dev::roll_out(&target, &operator.reference)?;
-    let valkey = newest_valkey(&target)?;
-    sample(&target, &valkey.reference)?;
+    dev::install(&target)?;
+    sample(&target)?;
     println!("{}", how_to_go_on(&target)?);
     Ok(())
 }
 
-/// The local cluster has it on its nodes already; another one gets it through the registry.
-fn newest_valkey(target: &Target) -> Result<Image> {
-    let series = images::SERIES.first().context("no series of Valkey is known")?;
-    match target {
-        Target::Local { .. } => images::valkey(series),
-        Target::Yours { registry } => {
-            let image = images::valkey(series)?;
-            let tag = image.reference.rsplit(':').next().unwrap_or_default();
-            let image = Image { reference: format!("{registry}/valkey:{tag}"), ..image };
-            target.provide(&image)?;
-            Ok(image)
-        }
-    }
-}
-
-/// Six plain Valkey pods, joined by hand: what the operator will do from `kubectl apply` alone.
-fn sample(target: &Target, image: &str) -> Result<()> {
-    let mut step = Step::start("a plain Valkey cluster");
-    target.apply(&SAMPLE.replace(PLACEHOLDER, image))?;
-    step.say("waiting for six pods");
-    let ready = format!("--for=jsonpath={{.status.readyReplicas}}={PODS}");
-    shell::run(in_demo(target)?.args(["wait", &ready, "statefulset/demo", "--timeout=120s"]))?;
-    if !cli(target, &["CLUSTER", "INFO"])?.contains("cluster_state:ok") {
-        step.say("joining them");
-        let addresses = shell::output(in_demo(target)?.args([
-            "get",
-            "pods",
-            "--selector=app=demo",
-            "--output=jsonpath={range .items[*]}{.status.podIP}:6379 {end}",
-        ]))?;
-        let mut create = vec!["--cluster", "create"];
-        create.extend(addresses.split_whitespace());
-        create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
-        cli(target, &create)?;
-    }
+/// A cluster from `kubectl apply` alone, and a key written and read with nothing but what its Secret says.
+fn sample(target: &Target) -> Result<()> {
+    let manifest = match target {
+        Target::Local { .. } => SAMPLE.to_owned(),
+        Target::Yours { .. } => SAMPLE.replace("spec: {}", &spec_with_image(&provided_valkey(target)?)),
+    };
+    let mut step = Step::start("a Valkey cluster");
+    target.apply(&manifest)?;
+    step.say("waiting until it is ready");
+    shell::run(in_demo(target)?.args(["wait", "--for=condition=Ready", "valkeycluster/demo", "--timeout=120s"]))?;
     step.say("writing and reading a key");
-    let written = cli(target, &["-c", "SET", "greeting", "hello"])?;
-    let read = cli(target, &["-c", "GET", "greeting"])?;
+    let written = cli(target, &["SET", "greeting", "hello"])?;
+    let read = cli(target, &["GET", "greeting"])?;
     if written.trim() != "OK" || read.trim() != "hello" {
         bail!("SET greeting answered {:?} and GET greeting {:?}", written.trim(), read.trim());
     }
     step.done("SET greeting hello: OK, GET greeting: hello");
     Ok(())
+}
+
+/// The local cluster has Valkey on its nodes already; another one gets it through the registry.
+fn provided_valkey(target: &Target) -> Result<String> {
+    let Some(series) = images::SERIES.first() else { bail!("no series of Valkey is known") };
+    let image = images::valkey(series)?;
+    let tag = image.reference.rsplit(':').next().unwrap_or_default();
+    let image = Image { reference: format!("{}/valkey:{tag}", target.registry()), ..image };
+    target.provide(&image)?;
+    Ok(image.reference)
+}
+
+fn spec_with_image(reference: &str) -> String {
+    let (name, tag) = reference.rsplit_once(':').unwrap_or((reference, "latest"));
+    format!("spec:\n  valkeyImage: {{name: {name:?}, tag: {tag:?}}}")
 }
 
 fn in_demo(target: &Target) -> Result<Command> {
@@ -78,7 +65,17 @@ fn in_demo(target: &Target) -> Result<Command> {
 }
 
 fn cli(target: &Target, args: &[&str]) -> Result<String> {
-    shell::output(in_demo(target)?.args(["exec", "demo-0", "--", "valkey-cli"]).args(args))
+    let password = shell::output(in_demo(target)?.args([
+        "get",
+        "secret",
+        "demo-connection",
+        "--output=jsonpath={.data.password}",
+    ]))?;
+    // Handed over on standard input: an argument could be read by others.
+    let script = format!("read -r encoded; export REDISCLI_AUTH=$(echo $encoded | base64 -d); exec {CLI} \"$@\"");
+    let mut exec = in_demo(target)?;
+    exec.args(["exec", "--stdin", "demo-0-0", "--container=valkey", "--", "sh", "-c", &script, "sh"]).args(args);
+    shell::feed(&mut exec, format!("{password}\n").as_bytes())
 }
 
 fn how_to_go_on(target: &Target) -> Result<String> {
@@ -101,20 +98,16 @@ fn how_to_go_on(target: &Target) -> Result<String> {
     Ok(format!(
         "
 {intro}
-  kubectl get pods --all-namespaces --output wide             # look
-  kubectl --namespace demo exec -it demo-0 -- valkey-cli -c   # connect
-  {end:<57}   # end it
+  kubectl --namespace demo get vc                    # is it healthy, what is it doing
+  kubectl --namespace demo describe vc demo          # its story
+  kubectl --namespace demo get vcs demo -o yaml      # every node of it
+  kubectl --namespace demo get secret demo-connection -o yaml   # host, port, user, password and CA for an application
 
-The six Valkey pods are plain ones, joined by valkey-cli; the operator runs, but does not manage clusters yet."
+Connect from inside:
+
+  password=$(kubectl --namespace demo get secret demo-connection -o jsonpath='{{.data.password}}' | base64 -d)
+  kubectl --namespace demo exec -it demo-0-0 -c valkey -- env REDISCLI_AUTH=\"$password\" {CLI}
+
+End it with: {end}"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sample_names_the_image_that_is_replaced() {
-        assert_eq!(SAMPLE.matches(PLACEHOLDER).count(), 1);
-    }
 }

@@ -1,55 +1,56 @@
 //! The inner loop: from a changed crate to the running program in one command.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
 
 use crate::images::{self, Component};
 use crate::progress::{Step, human};
-use crate::shell;
 use crate::target::Target;
+use crate::{paths, shell};
 
-const MANIFEST: &str = include_str!("../../deploy/dev/operator.yaml");
-const PLACEHOLDER: &str = "localhost/valkey-operator:dev";
-const NAMESPACE: &str = "valkey-operator-system";
+pub const NAMESPACE: &str = "valkey-operator-system";
+const RELEASE: &str = "valkey-operator";
 
-/// Builds a component and brings it onto the local cluster, which is booted if need be.
-pub fn run(component: Component) -> Result<()> {
-    let target = Target::choose(None)?;
+/// Builds operator and sidecar and brings them onto the local cluster, which is booted if need be.
+pub fn run(cluster: &str) -> Result<()> {
+    let target = Target::local(cluster);
     target.ensure()?;
     let started = Instant::now();
-    let image = images::component(component, target.registry())?;
-    target.provide(&image)?;
-    match component {
-        Component::Operator => {
-            roll_out(&target, &image.reference)?;
-            println!("\nlogs: kubectl --namespace {NAMESPACE} logs deployment/valkey-operator --follow");
-        }
-        // Nothing runs it yet; pods of a cluster will, as soon as the operator makes them.
-        Component::Sidecar => println!("\n{} is on every node", image.reference),
-    }
+    install(&target)?;
+    println!("\nlogs: kubectl --namespace {NAMESPACE} logs deployment/{RELEASE} --follow");
     println!("{} from source to cluster", human(started.elapsed()));
     Ok(())
 }
 
-/// Installs the operator with this image, or replaces the one that runs, and waits until it is ready.
-pub fn roll_out(target: &Target, image: &str) -> Result<()> {
-    let mut step = Step::start("roll out the operator");
-    target.apply(&MANIFEST.replace(PLACEHOLDER, image))?;
+/// Installs the operator by its chart, or replaces the one that runs, and waits until it is ready.
+pub fn install(target: &Target) -> Result<()> {
+    let [operator, sidecar] =
+        [Component::Operator, Component::Sidecar].map(|component| images::component(component, target.registry()));
+    let (operator, sidecar) = (operator?, sidecar?);
+    target.provide(&operator)?;
+    target.provide(&sidecar)?;
+    let mut step = Step::start("install the operator");
+    // Helm installs definitions once and leaves them alone ever after; here they change with the code.
+    shell::run(
+        target
+            .kubectl()?
+            .args(["apply", "--server-side", "--force-conflicts", "--filename"])
+            .arg(paths::workspace().join("deploy/crds")),
+    )?;
     step.say("waiting until it is ready");
-    let mut wait = target.kubectl()?;
-    wait.args(["--namespace", NAMESPACE, "rollout", "status", "deployment/valkey-operator", "--timeout=90s"]);
-    shell::run(&mut wait)?;
+    let mut helm = target.helm()?;
+    helm.args(["upgrade", "--install", "--create-namespace", "--namespace", NAMESPACE, RELEASE]).arg(chart());
+    for (value, image) in [("image", &operator.reference), ("sidecarImage", &sidecar.reference)] {
+        let (repository, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+        helm.arg(format!("--set={value}.repository={repository},{value}.tag={tag}"));
+    }
+    shell::run(helm.args(["--wait", "--timeout=120s"]))?;
     step.done("");
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_manifest_names_the_image_that_is_replaced() {
-        assert_eq!(MANIFEST.matches(PLACEHOLDER).count(), 1);
-    }
+fn chart() -> PathBuf {
+    paths::workspace().join("charts/valkey-operator")
 }

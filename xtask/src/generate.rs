@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 
 use crate::cli::Cli;
-use crate::paths;
+use crate::{cargo, dev, paths, shell, tools};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -16,18 +17,59 @@ pub enum Mode {
 }
 
 /// Every generated file and its content.
-fn files() -> Vec<(PathBuf, String)> {
-    vec![(paths::workspace().join("docs/xtask.md"), command_reference())]
+fn files() -> Result<Vec<(PathBuf, String)>> {
+    let mut files = vec![(paths::workspace().join("docs/xtask.md"), command_reference()), install_manifest()?];
+    files.extend(from_types()?);
+    Ok(files)
+}
+
+/// What comes from the types of the API and of the contract with the sidecar. They are compiled into a program of their own,
+/// since they need Kubernetes' types, which xtask does without.
+fn from_types() -> Result<Vec<(PathBuf, String)>> {
+    let folder = tempfile::tempdir()?;
+    shell::attached(
+        cargo::command().args(["run", "--quiet", "--package", "codegen", "--", "--out"]).arg(folder.path()),
+    )?;
+    let mut files = Vec::new();
+    let mut open = vec![folder.path().to_owned()];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?);
+            continue;
+        }
+        let name = path.strip_prefix(folder.path())?;
+        files.push((paths::workspace().join(name), std::fs::read_to_string(&path)?));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The chart with its default values, for those who do not use Helm.
+fn install_manifest() -> Result<(PathBuf, String)> {
+    let chart = paths::workspace().join("charts/valkey-operator");
+    let mut helm = Command::new(tools::KUBERNETES.ensure()?.join("helm"));
+    helm.args(["template", "valkey-operator"]).arg(&chart).args(["--namespace", dev::NAMESPACE, "--include-crds"]);
+    let rendered = shell::output(&mut helm)?;
+    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {}\n---\n", dev::NAMESPACE);
+    let header =
+        "# Made by `cargo xtask generate` from charts/valkey-operator: definitions, rights and the operator.\n";
+    Ok((
+        paths::workspace().join("deploy/install.yaml"),
+        format!("{header}{namespace}{}", rendered.trim_start_matches("---\n")),
+    ))
 }
 
 pub fn run(mode: Mode) -> Result<()> {
     let mut stale = Vec::new();
-    for (path, content) in files() {
+    for (path, content) in files()? {
         if std::fs::read_to_string(&path).is_ok_and(|current| current == content) {
             continue;
         }
         match mode {
             Mode::Write => {
+                if let Some(folder) = path.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
                 std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
                 println!("wrote {}", path.display());
             }

@@ -11,7 +11,7 @@ use crate::{cluster, shell, tools};
 #[derive(Debug)]
 pub enum Target {
     Local {
-        name: &'static str,
+        name: String,
     },
     /// The cluster of the user's kubeconfig; images go through a registry that it can pull from.
     Yours {
@@ -23,12 +23,16 @@ impl Target {
     /// A registry means that the user's own cluster is meant; a kubeconfig alone does not, many have one set all day.
     pub fn choose(registry: Option<&str>) -> Result<Self> {
         let Some(registry) = registry else {
-            return Ok(Self::Local { name: cluster::DEFAULT_NAME });
+            return Ok(Self::local(cluster::DEFAULT_NAME));
         };
         if std::env::var_os("KUBECONFIG").is_none_or(|kubeconfig| kubeconfig.is_empty()) {
             bail!("REGISTRY={registry} is for a cluster of your own; set KUBECONFIG to its kubeconfig too");
         }
         Ok(Self::Yours { registry: registry.trim_end_matches('/').to_owned() })
+    }
+
+    pub fn local(name: &str) -> Self {
+        Self::Local { name: name.to_owned() }
     }
 
     /// Makes sure that there is a cluster to talk to.
@@ -59,6 +63,14 @@ impl Target {
             // It finds KUBECONFIG by itself, which may be a list.
             Self::Yours { .. } => Ok(Command::new(shell::find("kubectl").map_or_else(own, Ok)?)),
         }
+    }
+
+    pub fn helm(&self) -> Result<Command> {
+        let mut command = Command::new(tools::KUBERNETES.ensure()?.join("helm"));
+        if let Self::Local { name } = self {
+            command.arg("--kubeconfig").arg(cluster::kubeconfig(name)?);
+        }
+        Ok(command)
     }
 
     /// Makes an image available to the cluster's nodes.

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::images::Component;
 use crate::progress::human;
-use crate::{cargo, check, cluster, generate, images};
+use crate::target::Target;
+use crate::{cargo, check, cluster, dev, generate, images};
 
 /// How much is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +82,7 @@ impl Run {
         }
         let found = cluster::is_running(CLUSTER)?;
         self.stage("cluster up", || cluster::up(CLUSTER).map(|()| Count::default()));
+        self.stage("operator installed", || dev::install(&Target::local(CLUSTER)).map(|()| Count::default()));
         self.stage("end-to-end tests", || e2e("e2e", TOGETHER, suite, only));
         if !found {
             self.stage("cluster down", || cluster::down(CLUSTER).map(|()| Count::default()));
@@ -141,6 +144,7 @@ fn e2e(binary: &str, threads: &str, suite: Suite, only: Option<&str>) -> Result<
     }
     command.args(only);
     command.env("XTASK", std::env::current_exe()?);
+    command.env("OPERATOR", images::binary(Component::Operator)?);
     if cluster::is_running(CLUSTER)? {
         command.envs(cluster::environment(CLUSTER)?).env("BENCH_CLUSTER", CLUSTER);
     }

@@ -65,10 +65,21 @@ impl Server {
     /// Answers until `end`, then returns at once: a probe in flight is not worth waiting for, and a client that keeps its
     /// connection open must not hold up the process.
     pub async fn serve(self, readiness: Readiness, end: impl Future<Output = ()>) -> io::Result<()> {
+        self.serve_with(Router::new(), readiness, end).await
+    }
+
+    /// The same with more `routes`, for a process that answers for another one too.
+    pub async fn serve_with(
+        self,
+        routes: Router,
+        readiness: Readiness,
+        end: impl Future<Output = ()>,
+    ) -> io::Result<()> {
         let routes = Router::new()
             .route("/healthz", get(async || "ok"))
             .route("/readyz", get(async |State(readiness): State<Readiness>| readiness.answer()))
-            .with_state(readiness);
+            .with_state(readiness)
+            .merge(routes);
         tokio::select! {
             result = axum::serve(self.listener, routes) => result,
             () = end => Ok(()),

@@ -49,9 +49,17 @@ impl Process {
 
     /// Answers probes until the program is told to end.
     pub async fn serve(self) -> Result<(), Error> {
+        self.serve_with(axum::Router::new()).await
+    }
+
+    /// The same with more `routes` beside `/healthz` and `/readyz`.
+    pub async fn serve_with(self, routes: axum::Router) -> Result<(), Error> {
         let address = self.server.address();
         let end = self.stop.cancelled_owned();
-        self.server.serve(self.readiness, end).await.map_err(|source| Error::Health { address, source })?;
+        self.server
+            .serve_with(routes, self.readiness, end)
+            .await
+            .map_err(|source| Error::Health { address, source })?;
         tracing::info!("stopped");
         Ok(())
     }

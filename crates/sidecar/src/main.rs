@@ -1,23 +1,38 @@
 //! The sidecar: one process beside each `valkey-server`, in its pod.
 //!
-//! So far this is only the process: logs, health, a clean end. It does not talk to Valkey nor to the operator. Reports,
-//! commands and probes are added on top of this, with `engine` for Valkey and `rpc` for the operator.
+//! It prepares what the server reads, says when the launcher may start it, watches it, answers its probes, carries out what
+//! the operator asks for, hands mastership over before the pod goes, and keeps certificates and users up to date. All of
+//! that works while the operator is away: everything it needs is mounted.
+
+mod arguments;
+mod certificates;
+mod commands;
+mod conf;
+mod context;
+mod files;
+mod guard;
+mod handover;
+mod install;
+mod launcher_socket;
+mod mounts;
+mod operator;
+mod pod;
+mod prepare;
+mod probes;
+mod reports;
+mod run;
+mod view;
+mod watch;
 
 use clap::Parser;
-use valkey_runtime::process::{Options, Process};
 
-/// Looks after one Valkey server, from inside its pod
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(flatten)]
-    process: Options,
-}
+use crate::arguments::{Arguments, Command};
 
-#[tokio::main]
+// One thread: this process waits most of the time, and there is one of it beside every server.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let process = Process::start(&args.process, env!("CARGO_PKG_VERSION")).await?;
-    process.readiness.ready();
-    Ok(process.serve().await?)
+    match Arguments::parse().command {
+        Command::Run(arguments) => run::run(*arguments).await,
+        Command::InstallLauncher(arguments) => Ok(install::install(&arguments.from, &arguments.target)?),
+    }
 }

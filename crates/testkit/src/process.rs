@@ -8,7 +8,13 @@ use anyhow::{Context, Result, ensure};
 
 /// Starts the program and expects that it says where it listens, answers probes, and ends cleanly when told to.
 pub fn expect_good_manners(program: &str, version: &str) -> Result<()> {
+    expect_good_manners_with(program, &[], version)
+}
+
+/// The same for a program that needs some arguments to run.
+pub fn expect_good_manners_with(program: &str, arguments: &[&str], version: &str) -> Result<()> {
     let mut process = Command::new(program)
+        .args(arguments)
         .args(["--health-addr", "127.0.0.1:0"])
         .env_remove("RUST_LOG")
         .stderr(Stdio::piped())

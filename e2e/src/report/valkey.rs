@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use redis::{RedisError, cmd};
 
 use crate::bench::{Bench, address_of};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Host};
 
 const PORT: u16 = 6379;
 /// A node that hangs is a finding too.
@@ -22,10 +22,12 @@ pub fn runs_in(pod: &Pod) -> bool {
 
 /// `CLUSTER NODES`, `CLUSTER INFO` and `INFO`, asked directly with the first login that is let in.
 pub async fn state(bench: &Bench, pod: &Pod) -> Result<String> {
-    let node = SocketAddr::new(address_of(pod)?, PORT);
+    let address = SocketAddr::new(address_of(pod)?, PORT);
     let mut refusal = None;
     for login in [Endpoint::default()].into_iter().chain(bench.logins()) {
-        match ask(&login, node).await {
+        // A certificate speaks of names, and the pod's own is in the domain of its Service.
+        let named = login.dns.and_then(|_| Some(Host::new(host_of(pod)?, PORT)));
+        match ask(&login, named.unwrap_or_else(|| address.into())).await {
             Ok(text) => return Ok(text),
             Err(error) => refusal = Some(error),
         }
@@ -33,7 +35,13 @@ pub async fn state(bench: &Bench, pod: &Pod) -> Result<String> {
     Err(refusal.context("no login to try")?)
 }
 
-async fn ask(login: &Endpoint, node: SocketAddr) -> Result<String> {
+/// The name of a pod of a StatefulSet.
+fn host_of(pod: &Pod) -> Option<String> {
+    let (name, namespace) = (pod.metadata.name.as_ref()?, pod.metadata.namespace.as_ref()?);
+    Some(format!("{name}.{}.{namespace}.svc", pod.spec.as_ref()?.subdomain.as_ref()?))
+}
+
+async fn ask(login: &Endpoint, node: Host) -> Result<String> {
     let mut connection = login.node(node, ANSWER).await?;
     let mut text = String::new();
     for words in [["CLUSTER", "NODES"].as_slice(), &["CLUSTER", "INFO"], &["INFO", "everything"]] {

@@ -5,7 +5,6 @@
 //! this does too, until its patience ends.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use tokio::sync::RwLock;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::slots::{Owner, owners};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Host};
 
 /// How long one attempt may take. Longer than any pause that we want to measure to the millisecond.
 const ATTEMPT: Duration = Duration::from_secs(1);
@@ -31,12 +30,12 @@ const SUSPICIOUS: Duration = Duration::from_millis(250);
 /// Every address at which a node of the cluster has been seen last. Pods change theirs; whoever reconnects must not
 /// depend on the ones from the start.
 #[derive(Debug, Default)]
-pub struct Atlas(Mutex<Vec<SocketAddr>>);
+pub struct Atlas(Mutex<Vec<Host>>);
 
 impl Atlas {
-    fn known(&self, first: &[SocketAddr]) -> Vec<SocketAddr> {
+    fn known(&self, first: &[Host]) -> Vec<Host> {
         let learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: BTreeSet<_> = first.iter().chain(learned.iter()).copied().collect();
+        let all: BTreeSet<_> = first.iter().chain(learned.iter()).cloned().collect();
         all.into_iter().collect()
     }
 
@@ -154,7 +153,7 @@ impl Link {
     }
 }
 
-async fn connect(endpoint: &Endpoint, seeds: &[SocketAddr]) -> RedisResult<ClusterConnection> {
+async fn connect(endpoint: &Endpoint, seeds: &[Host]) -> RedisResult<ClusterConnection> {
     let builder = endpoint.cluster(seeds).response_timeout(ATTEMPT);
     // The library's own waits start at 1.3 s, which no application that cares would keep.
     let builder = builder.retries(16).min_retry_wait(5).max_retry_wait(50).retry_wait_formula(5, 2);

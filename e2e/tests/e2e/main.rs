@@ -4,6 +4,8 @@
 
 mod addons;
 mod bench;
+mod crashes;
+mod formation;
 mod helper;
 mod nodes;
 mod tls;

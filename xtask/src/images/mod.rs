@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-pub use programs::{Component, component, go_program, pause};
+pub use programs::{Component, binary, component, go_program, pause};
 pub use valkey::{SERIES, valkey, verify};
 
 use crate::paths;

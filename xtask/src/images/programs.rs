@@ -1,6 +1,7 @@
 //! Images of single programs: our own, and the few that the local cluster runs in pods.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
@@ -19,6 +20,8 @@ use crate::{cargo, paths, shell};
 const BASE: Suite = Suite { name: "trixie", additions: &[] };
 const BASE_PACKAGES: &[&str] = &["libc6", "libgcc-s1"];
 const NOBODY: u32 = 65532;
+const LAUNCHER: &str = "valkey-launcher";
+const STATIC_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A program of this project that ships as an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -48,15 +51,19 @@ impl Component {
 /// Compiles a component and packs it; the tag is the digest of what is inside, so a new build is a new tag.
 pub fn component(component: Component, registry: &str) -> Result<Image> {
     let mut step = Step::start(format!("image {}", component.name()));
-    let binary = compile(component, &mut step)?;
+    let binaries = component.compile(&mut step)?;
     step.say("packing");
-    let content = std::fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let base = base(&mut step)?;
-    let inputs = Sha256::new().chain_update(base.digest()?).chain_update(&content).finalize();
-    let tag: String = hex(&inputs).chars().take(12).collect();
-    let reference = format!("{registry}/{}:{tag}", component.name());
+    let mut inputs = Sha256::new().chain_update(base.digest()?);
     let mut program = Tree::default();
-    program.file(format!("usr/bin/{}", component.name()), 0o755, content);
+    for binary in binaries {
+        let content = std::fs::read(&binary).with_context(|| format!("cannot read {}", binary.display()))?;
+        inputs.update(&content);
+        let name = binary.file_name().context("a program has a name")?.to_string_lossy();
+        program.file(format!("usr/bin/{name}"), 0o755, content);
+    }
+    let tag: String = hex(&inputs.finalize()).chars().take(12).collect();
+    let reference = format!("{registry}/{}:{tag}", component.name());
     let target = folder()?.join(component.name()).join("image.tar");
     let run = Run { entrypoint: component.entrypoint(), user: NOBODY, folder: "/" };
     appear(&target, |partial| archive::write(partial, &reference, &[&base, &program], &run).map(drop))?;
@@ -65,12 +72,42 @@ pub fn component(component: Component, registry: &str) -> Result<Image> {
     Ok(Image { reference, archive: target })
 }
 
+impl Component {
+    /// Everything that goes into the image.
+    fn compile(self, step: &mut Step) -> Result<Vec<PathBuf>> {
+        let own = compile(self, step)?;
+        Ok(match self {
+            Self::Operator => vec![own],
+            // The sidecar brings the launcher into the Valkey container, whatever image that is.
+            Self::Sidecar => vec![own, compile_static(LAUNCHER, step)?],
+        })
+    }
+}
+
+/// All of ours in one go, whichever is asked for: what they share is compiled once, with the features that all of them want.
 fn compile(component: Component, step: &mut Step) -> Result<PathBuf> {
-    let log = paths::logs()?.join(format!("cargo-{}.log", component.name()));
-    let mut cargo = cargo::command();
-    cargo.args(["build", "--profile", "image", "--package", component.name()]);
-    shell::logged(&mut cargo, &log, |line| step.say(line.trim()))?;
+    let packages = Component::ALL.iter().flat_map(|component| ["--package", component.name()]);
+    build(cargo::command().args(["build", "--profile", "image"]).args(packages), component.name(), step)?;
+    binary(component)
+}
+
+/// The program of a component that was packed before.
+pub fn binary(component: Component) -> Result<PathBuf> {
     Ok(cargo::target_folder()?.join("image").join(component.name()))
+}
+
+/// With the C library inside, so that it runs beside any other one, or none.
+fn compile_static(package: &str, step: &mut Step) -> Result<PathBuf> {
+    let mut cargo = cargo::command();
+    // Naming the target keeps the flag away from build scripts.
+    cargo.args(["build", "--profile", "image", "--package", package, "--target", STATIC_TARGET]);
+    build(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"), package, step)?;
+    Ok(cargo::target_folder()?.join(STATIC_TARGET).join("image").join(package))
+}
+
+fn build(cargo: &mut Command, package: &str, step: &mut Step) -> Result<()> {
+    let log = paths::logs()?.join(format!("cargo-{package}.log"));
+    shell::logged(cargo, &log, |line| step.say(line.trim()))
 }
 
 /// The root file system below our programs: the C library and who may run there, nothing else.

@@ -1,0 +1,299 @@
+//! Keeps a cluster's children as they should be: applies what differs, puts back what somebody else changed, removes what is
+//! no longer wanted.
+//!
+//! Nothing is read or written for a child that is known to be right. That it is right is known from its watch: its edition is
+//! still the one that our own last apply gave it, and it carries the mark of what we want now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::try_join_all;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use valkey_api::labels;
+
+use crate::stores::{Metadata, Stores};
+
+/// A child's kind and name.
+pub type Key = (String, String);
+
+/// What our own applies made of the children of one cluster.
+#[derive(Debug, Default)]
+pub struct Editions(BTreeMap<Key, Applied>);
+
+#[derive(Debug)]
+struct Applied {
+    edition: String,
+    /// The mark of what was applied.
+    mark: Option<String>,
+    /// What the watch showed when we applied. As long as it shows just that, it has not heard of our own apply yet.
+    overtaken: Option<Overtaken>,
+}
+
+impl Applied {
+    fn wants(&self, child: &DynamicObject) -> bool {
+        self.mark == mark(child)
+    }
+}
+
+fn mark(object: &DynamicObject) -> Option<String> {
+    object.annotations().get(labels::DESIRED).cloned()
+}
+
+/// The edition that the watch showed, if the child was there at all.
+#[derive(Debug, PartialEq, Eq)]
+struct Overtaken(Option<String>);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{kind} {name} cannot be read: {source}")]
+    Read { kind: String, name: String, source: kube::Error },
+    #[error("{kind} {name} cannot be applied: {source}")]
+    Apply { kind: String, name: String, source: kube::Error },
+    #[error("{kind} {name} cannot be deleted: {source}")]
+    Delete { kind: String, name: String, source: kube::Error },
+    #[error("an object without kind, name or namespace was built")]
+    Incomplete,
+}
+
+/// What was done, for the events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Created(Key),
+    Updated(Key),
+    /// Somebody else had changed or removed it; with what was different.
+    PutBack(Key, String),
+    Removed(Key),
+}
+
+/// Applies every child that is not known to be right, all at once.
+pub async fn apply(
+    client: &Client,
+    stores: &Stores,
+    editions: &mut Editions,
+    wanted: &[DynamicObject],
+) -> Result<Vec<Change>, Error> {
+    let mut due = Vec::new();
+    for child in wanted {
+        due.extend(editions.due(stores, child)?);
+    }
+    let done = try_join_all(due.into_iter().map(|due| bring(client, due))).await?;
+    let mut changes = Vec::new();
+    for (key, applied, change) in done {
+        editions.0.insert(key, applied);
+        changes.extend(change);
+    }
+    Ok(changes)
+}
+
+struct Due<'a> {
+    key: Key,
+    namespace: String,
+    child: &'a DynamicObject,
+    seen: Overtaken,
+    /// It was there by our hand before, so that its absence is somebody else's work.
+    known: bool,
+}
+
+impl Editions {
+    fn due<'a>(&mut self, stores: &Stores, child: &'a DynamicObject) -> Result<Option<Due<'a>>, Error> {
+        let kind = child.types.as_ref().map(|types| types.kind.clone()).ok_or(Error::Incomplete)?;
+        let name = child.metadata.name.clone().ok_or(Error::Incomplete)?;
+        let namespace = child.metadata.namespace.clone().ok_or(Error::Incomplete)?;
+        let seen = stores.child(&kind, &namespace, &name);
+        let key = (kind, name);
+        let shown = Overtaken(seen.as_ref().map(Metadata::edition));
+        let applied = self.0.get_mut(&key);
+        let known = applied.is_some();
+        let right = applied.is_some_and(|applied| {
+            let ours = applied.wants(child) && applied.overtaken.as_ref() == Some(&shown);
+            let arrived = seen.is_some_and(|seen| seen.edition() == applied.edition && carries(&seen, child));
+            if arrived {
+                applied.overtaken = None;
+            }
+            ours || arrived
+        });
+        Ok((!right).then_some(Due { key, namespace, child, seen: shown, known }))
+    }
+}
+
+/// Whether labels, annotations and owners are there: for kinds with a generation, these are not part of it.
+fn carries(seen: &Metadata, wanted: &DynamicObject) -> bool {
+    let within = |some: &BTreeMap<String, String>, all: Option<&BTreeMap<String, String>>| {
+        some.iter().all(|(key, value)| all.and_then(|all| all.get(key)) == Some(value))
+    };
+    let owners = wanted.metadata.owner_references.iter().flatten();
+    within(wanted.labels(), seen.0.labels.as_ref())
+        && within(wanted.annotations(), seen.0.annotations.as_ref())
+        && owners.into_iter().all(|owner| seen.0.owner_references.iter().flatten().any(|seen| seen.uid == owner.uid))
+}
+
+async fn bring(client: &Client, due: Due<'_>) -> Result<(Key, Applied, Option<Change>), Error> {
+    let Due { key: (kind, name), namespace, child, seen, known } = due;
+    let types = child.types.clone().ok_or(Error::Incomplete)?;
+    let resource =
+        ApiResource::from_gvk(&kube::api::GroupVersionKind::try_from(&types).map_err(|_| Error::Incomplete)?);
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
+    let read = |source| Error::Read { kind: kind.clone(), name: name.clone(), source };
+    let before = api.get_opt(&name).await.map_err(read)?;
+    let params = PatchParams::apply(labels::OPERATOR).force();
+    let after = api.patch(&name, &params, &Patch::Apply(child)).await;
+    let apply_failed = |source| Error::Apply { kind: kind.clone(), name: name.clone(), source };
+    let after = after.map_err(apply_failed)?;
+    // Where status is a subresource, what we say in it is not part of the apply above.
+    if child.data.get("status").is_some() {
+        api.patch_status(&name, &params, &Patch::Apply(child)).await.map_err(apply_failed)?;
+    }
+    let key = (kind, name);
+    let change = change(&key, before.as_ref(), &after, child, known);
+    let edition = Metadata(after.metadata).edition();
+    Ok((key, Applied { edition, mark: mark(child), overtaken: Some(seen) }, change))
+}
+
+fn change(
+    key: &Key,
+    before: Option<&DynamicObject>,
+    after: &DynamicObject,
+    wanted: &DynamicObject,
+    known: bool,
+) -> Option<Change> {
+    let Some(before) = before else {
+        return Some(if known {
+            Change::PutBack(key.clone(), "it had been deleted".into())
+        } else {
+            Change::Created(key.clone())
+        });
+    };
+    if before.metadata.resource_version == after.metadata.resource_version {
+        return None;
+    }
+    // Another mark means that we want something else than last time: nobody meddled.
+    if mark(before) != mark(wanted) && mark(before).is_some() {
+        return Some(Change::Updated(key.clone()));
+    }
+    let differences = differences(&as_value(wanted), &as_value(before), &as_value(after), "");
+    Some(Change::PutBack(key.clone(), differences.join("; ")))
+}
+
+fn as_value(object: &DynamicObject) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// The paths that we set whose value was another one before our apply than after it. Compared is what the server made of our
+/// values, so a quantity that it writes differently is not a difference.
+fn differences(wanted: &Value, before: &Value, after: &Value, path: &str) -> Vec<String> {
+    match (wanted, after) {
+        (Value::Object(fields), Value::Object(_)) => fields
+            .iter()
+            .flat_map(|(name, wanted)| {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                differences(
+                    wanted,
+                    before.get(name).unwrap_or(&Value::Null),
+                    after.get(name).unwrap_or(&Value::Null),
+                    &path,
+                )
+            })
+            .collect(),
+        _ if before == after => Vec::new(),
+        // What is inside a Secret stays there.
+        _ if path.starts_with("data") || path.starts_with("stringData") => vec![format!("{path} was different")],
+        _ => vec![format!("{path} was {}, is {} again", short(before), short(after))],
+    }
+}
+
+fn short(value: &Value) -> String {
+    const ENOUGH: usize = 120;
+    let text = if value.is_null() { "missing".to_owned() } else { value.to_string() };
+    if text.chars().count() <= ENOUGH { text } else { text.chars().take(ENOUGH).chain(['…']).collect() }
+}
+
+/// Removes children of this cluster, by owner, that are not wanted any more.
+pub async fn prune(
+    client: &Client,
+    stores: &Stores,
+    editions: &mut Editions,
+    (namespace, cluster, owner_uid): (&str, &str, &str),
+    wanted: &BTreeSet<Key>,
+) -> Result<Vec<Change>, Error> {
+    let mut removed = Vec::new();
+    for (kind, Metadata(meta)) in stores.children(namespace, cluster) {
+        let key = (kind.to_owned(), meta.name.clone().unwrap_or_default());
+        let ours = meta.owner_references.iter().flatten().any(|owner| owner.uid == owner_uid);
+        if wanted.contains(&key) || !ours || meta.deletion_timestamp.is_some() {
+            continue;
+        }
+        let Some(resource) = resource_of(kind) else { continue };
+        let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+        // Exactly the object that we looked at: a successor of the same name is not meant.
+        let preconditions = Preconditions { uid: meta.uid.clone(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        match api.delete(&key.1, &params).await {
+            Ok(_) => removed.push(Change::Removed(key.clone())),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            Err(source) => return Err(Error::Delete { kind: key.0, name: key.1, source }),
+        }
+        editions.0.remove(&key);
+    }
+    Ok(removed)
+}
+
+fn resource_of(kind: &str) -> Option<ApiResource> {
+    use k8s_openapi::api::{
+        apps::v1::StatefulSet,
+        core::v1::{ConfigMap, Secret, Service},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+    };
+    use valkey_api::{ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyClusterStatus};
+    macro_rules! among {
+        ($($type:ty),*) => {[$(ApiResource::erase::<$type>(&())),*]};
+    }
+    let known = among![
+        StatefulSet,
+        Service,
+        ConfigMap,
+        Secret,
+        PodDisruptionBudget,
+        NetworkPolicy,
+        ValkeyClusterStatus,
+        ValkeyCertificateBundle,
+        ValkeyCertificateBinding
+    ];
+    known.into_iter().find(|resource| resource.kind == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_names_the_field_and_both_values() {
+        let wanted = json!({"spec": {"ports": [{"port": 6379}], "type": "ClusterIP"}});
+        let before = json!({"spec": {"ports": [{"port": 6380, "protocol": "TCP"}], "type": "NodePort", "extra": 1}});
+        let after = json!({"spec": {"ports": [{"port": 6379, "protocol": "TCP"}], "type": "ClusterIP", "extra": 1}});
+        assert_eq!(
+            differences(&wanted, &before, &after, ""),
+            [
+                r#"spec.ports was [{"port":6380,"protocol":"TCP"}], is [{"port":6379,"protocol":"TCP"}] again"#,
+                r#"spec.type was "NodePort", is "ClusterIP" again"#
+            ]
+        );
+    }
+
+    #[test]
+    fn a_value_that_the_server_writes_differently_is_no_difference() {
+        let wanted = json!({"spec": {"cpu": "1000m"}});
+        let stored = json!({"spec": {"cpu": "1"}});
+        assert!(differences(&wanted, &stored, &stored, "").is_empty());
+    }
+
+    #[test]
+    fn the_inside_of_a_secret_is_never_told() {
+        let of = |value: &str| json!({"data": {"password": value}});
+        let told = differences(&of("new"), &of("b2xk"), &of("bmV3"), "").join(" ");
+        assert_eq!(told, "data.password was different");
+    }
+}

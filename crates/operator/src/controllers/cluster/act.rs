@@ -1,0 +1,134 @@
+//! Carries out what was planned. No decision about Valkey is made here.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use valkey_api::labels;
+use valkey_model::{Action, Member, Sighting, Step};
+use valkey_planner::Plan;
+use valkey_rpc::Outcome;
+
+use super::observe::Seen;
+use crate::context::{Context, Memory};
+
+/// A step that was tried, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Done {
+    pub step: Step,
+    pub failure: Option<String>,
+}
+
+/// Round after round; within a round all members at once, each in the order of its steps.
+pub async fn carry_out(context: &Context, memory: &mut Memory, plan: &Plan) -> Vec<Done> {
+    let mut done = Vec::new();
+    for round in &plan.rounds {
+        let mut by_member: BTreeMap<Member, Vec<&Step>> = BTreeMap::new();
+        for step in round {
+            by_member.entry(step.action.on()).or_default().push(step);
+        }
+        let calls = by_member.into_iter().map(|(member, steps)| {
+            let channel = memory.channels.remove(&member);
+            async move {
+                let Some((address, mut client)) = channel else {
+                    let unheard = |step: &&Step| Done {
+                        step: (*step).clone(),
+                        failure: Some("its sidecar is not connected".into()),
+                    };
+                    return (member, None, steps.iter().map(unheard).collect());
+                };
+                let actions: Vec<Action> = steps.iter().map(|step| step.action.clone()).collect();
+                let (channel, done) = match client.execute(&actions).await {
+                    Ok(outcomes) => (Some((address, client)), judged(&steps, &outcomes)),
+                    Err(error) => (
+                        None,
+                        steps
+                            .iter()
+                            .map(|step| Done { step: (*step).clone(), failure: Some(error.to_string()) })
+                            .collect(),
+                    ),
+                };
+                context.crash.written();
+                (member, channel, done)
+            }
+        });
+        for (member, channel, results) in join_all(calls).await {
+            let results: Vec<Done> = results;
+            memory.channels.extend(channel.map(|channel| (member, channel)));
+            for Done { step, failure } in &results {
+                match failure {
+                    None => {
+                        tracing::info!(action = step.action.name(), member = %member, reason = step.reason, "{}", step.action)
+                    }
+                    Some(error) => {
+                        tracing::warn!(action = step.action.name(), member = %member, reason = step.reason, error, "{}", step.action)
+                    }
+                }
+            }
+            done.extend(results);
+        }
+    }
+    done
+}
+
+fn judged(steps: &[&Step], outcomes: &[Outcome]) -> Vec<Done> {
+    let failure = |outcome: Option<&Outcome>| match outcome {
+        Some(Outcome::Done) => None,
+        Some(Outcome::Refused(why)) => Some(why.clone()),
+        Some(Outcome::Skipped) | None => Some("an earlier step failed".into()),
+    };
+    steps
+        .iter()
+        .enumerate()
+        .map(|(index, step)| Done { step: (*step).clone(), failure: failure(outcomes.get(index)) })
+        .collect()
+}
+
+/// Shows each pod's live role in its label, which the read Service and people select by.
+pub async fn label_roles(context: &Context, namespace: &str, seen: &Seen) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let wrong = seen.topology.reports().filter_map(|(member, report)| {
+        let pod = seen.pods.get(&member)?;
+        let role = report.role.to_string();
+        (pod.labels().get(labels::ROLE) != Some(&role)).then(|| (pod.name_any(), role))
+    });
+    let patches = wrong.map(|(pod, role)| {
+        let (pods, patch) = (&pods, Patch::Merge(json!({"metadata": {"labels": {labels::ROLE: role}}})));
+        async move {
+            match pods.patch(&pod, &PatchParams::default(), &patch).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                other => other.map(drop),
+            }
+        }
+    });
+    join_all(patches).await.into_iter().collect()
+}
+
+/// Pods that were made from an older template and never got as far as running a server: they would wait for ever for what the
+/// new template has put right. Nothing runs in them, so nothing is lost with them.
+pub fn outdated(seen: &Seen, templates: &BTreeMap<Member, String>) -> Vec<Member> {
+    let old = |(member, pod): (&Member, &std::sync::Arc<Pod>)| {
+        let wanted = templates.get(member)?;
+        let stuck = *seen.topology.sighting(*member) == Sighting::Starting && super::observe::trouble(pod).is_some();
+        let other = pod.annotations().get(labels::TEMPLATE) != Some(wanted);
+        (stuck && other && pod.metadata.deletion_timestamp.is_none()).then_some(*member)
+    };
+    seen.pods.iter().filter_map(old).collect()
+}
+
+/// Deletes exactly these pods, not their successors of the same name.
+pub async fn replace(context: &Context, namespace: &str, seen: &Seen, members: &[Member]) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    for pod in members.iter().filter_map(|member| seen.pods.get(member)) {
+        let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        match pods.delete(&pod.name_any(), &params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
+}

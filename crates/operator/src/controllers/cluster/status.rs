@@ -1,0 +1,317 @@
+//! The last step: what to say. A plain function of what was wanted, seen and done.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use valkey_api::cluster::{CertificateStatus, Endpoints, LastFailure, Operation, TlsStatus};
+use valkey_api::names::VALKEY_PORT;
+use valkey_api::topology::{Node, NodeRole, NodeState, Topology};
+use valkey_api::{ChildNames, ClusterStatus, ConditionStatus, ConditionType, Phase, conditions};
+use valkey_model::{Blemish, Desired, Member, NodeReport, ReplicaLink, Role, ShardIndex, Sighting, SlotSet};
+use valkey_planner::{Operation as Work, Plan, Progress, State};
+use valkey_resources::{CheckedCluster, Encryption, SpecErrors};
+
+use super::observe::{Seen, trouble};
+
+/// Everything that a status is made of.
+#[derive(Debug)]
+pub struct Picture<'a> {
+    pub checked: &'a CheckedCluster,
+    pub namespace: &'a str,
+    pub generation: i64,
+    pub desired: Desired,
+    pub seen: &'a Seen,
+    pub plan: &'a Plan,
+    pub blemishes: &'a [Blemish],
+    pub attention: Attention,
+    /// When the first certificate in use expires.
+    pub certificates_expire: Option<Timestamp>,
+    pub now: Timestamp,
+}
+
+/// Whether the operator may touch the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    Managed,
+    Paused,
+}
+
+/// The status of a cluster whose spec is good. `before` is what was said last; times move only with what they speak about.
+pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
+    let Picture { checked, namespace, generation, desired, seen, plan, blemishes, attention, certificates_expire, now } =
+        *picture;
+    let names = &checked.names;
+    let live: Vec<&NodeReport> = seen.topology.reports().map(|(_, report)| report).collect();
+    let masters = live.iter().filter(|report| report.role == Role::Primary && !report.slots.is_empty());
+    let followers = live.iter().filter(|report| report.role == Role::Replica && report.link == ReplicaLink::Up);
+    let ready = desired.members().filter(|member| node_state(seen, *member) == NodeState::Ready).count();
+    let slots = masters.clone().fold(SlotSet::EMPTY, |all, report| all.union(&report.slots)).len();
+    let (phase, operation) = doing(plan, attention);
+    let mut status = ClusterStatus {
+        phase: Some(phase),
+        observed_generation: Some(generation),
+        masters: count(masters.count()),
+        replicas: count(followers.count()),
+        ready_nodes: count(ready),
+        total_nodes: count(desired.size()),
+        nodes: Some(format!("{ready}/{}", desired.size())),
+        slots_assigned: Some(i32::from(slots)),
+        valkey_version: live.iter().map(|report| report.version).min().map(|version| version.to_string()),
+        stateful_sets: checked.shards().map(|shard| names.stateful_set(shard)).collect(),
+        tls: (checked.encryption == Encryption::Tls).then(|| tls(certificates_expire, now)),
+        endpoints: Some(endpoints(names, namespace, checked.encryption)),
+        operation,
+        last_failure: failure(picture, before),
+        conditions: before.conditions.clone(),
+    };
+    let mut set = |kind, holds: bool, reason: &str, message: &str| {
+        conditions::set(
+            &mut status.conditions,
+            kind,
+            ConditionStatus::from(holds),
+            reason,
+            message,
+            generation,
+            Time(now),
+        );
+    };
+    let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
+    let (reason, words) = if warnings.is_empty() {
+        ("Valid", "the spec is good".into())
+    } else {
+        ("ValidWithWarnings", warnings.join(" "))
+    };
+    set(ConditionType::Accepted, true, reason, &words);
+    let healthy = plan.state == State::Healthy;
+    let words =
+        if healthy { "all slots are served and every replica is in sync".into() } else { in_words(names, blemishes) };
+    set(ConditionType::Ready, healthy, reason_of(&plan.state), &words);
+    let working = matches!(plan.state, State::Working(_) | State::Waiting(_)) && attention == Attention::Managed;
+    set(
+        ConditionType::Progressing,
+        working,
+        reason_of(&plan.state),
+        progress(&plan.state).map_or("nothing to do", |p| &p.message),
+    );
+    let formed = !matches!(progress(&plan.state), Some(Progress { operation: Work::Forming, .. }));
+    set(
+        ConditionType::Degraded,
+        formed && !healthy,
+        reason_of(&plan.state),
+        if formed && !healthy { &words } else { "" },
+    );
+    if let Some(TlsStatus { certificate_status, .. }) = &status.tls {
+        let valid = *certificate_status == CertificateStatus::Valid;
+        let words =
+            if valid { "every node has a valid certificate" } else { "a certificate is missing or has expired" };
+        conditions::set(
+            &mut status.conditions,
+            ConditionType::TlsConfigured,
+            ConditionStatus::from(valid),
+            if valid { "Valid" } else { "Invalid" },
+            words,
+            generation,
+            Time(now),
+        );
+    }
+    if !plan.losses.is_empty() {
+        let words: Vec<_> = plan.losses.iter().map(ToString::to_string).collect();
+        let kind = ConditionType::DataLost;
+        conditions::set(
+            &mut status.conditions,
+            kind,
+            ConditionStatus::True,
+            "CopiesGone",
+            &words.join("; "),
+            generation,
+            Time(now),
+        );
+    }
+    status
+}
+
+/// The status of a cluster whose spec is bad: whatever runs is left as it was, and so is what was said about it.
+pub fn refused(errors: &SpecErrors, generation: i64, before: &ClusterStatus, now: Timestamp) -> ClusterStatus {
+    let mut status = ClusterStatus { phase: before.phase.or(Some(Phase::Pending)), ..before.clone() };
+    let words = errors.to_string();
+    let mut set = |kind, status_: ConditionStatus, reason: &str, words: &str| {
+        conditions::set(&mut status.conditions, kind, status_, reason, words, generation, Time(now));
+    };
+    set(ConditionType::Accepted, ConditionStatus::False, "InvalidSpec", &words);
+    if conditions::get(&before.conditions, ConditionType::Ready).is_none() {
+        set(
+            ConditionType::Ready,
+            ConditionStatus::False,
+            "InvalidSpec",
+            "nothing is made from a spec that is not accepted",
+        );
+    }
+    status.observed_generation = Some(generation);
+    let same = before.last_failure.as_ref().filter(|failure| failure.message == words);
+    status.last_failure = Some(LastFailure {
+        reason: "InvalidSpec".into(),
+        message: words,
+        hint: Some("correct the spec; nothing that runs was touched".into()),
+        at: same.map_or(Time(now), |same| same.at.clone()),
+    });
+    status
+}
+
+fn count(number: usize) -> Option<i32> {
+    i32::try_from(number).ok()
+}
+
+fn progress(state: &State) -> Option<&Progress> {
+    match state {
+        State::Healthy => None,
+        State::Working(progress) | State::Waiting(progress) | State::Stuck(progress) => Some(progress),
+    }
+}
+
+pub fn reason_of(state: &State) -> &'static str {
+    match state {
+        State::Healthy => "Healthy",
+        State::Stuck(_) => "Stuck",
+        State::Working(progress) | State::Waiting(progress) => match progress.operation {
+            Work::Forming => "Forming",
+            Work::Healing => "Healing",
+        },
+    }
+}
+
+fn doing(plan: &Plan, attention: Attention) -> (Phase, Option<Operation>) {
+    let operation = progress(&plan.state).map(|progress| Operation {
+        name: format!("{:?}", progress.operation),
+        percent: (progress.of > 0).then(|| count(progress.done.saturating_mul(100) / progress.of)).flatten(),
+        message: progress.message.clone(),
+        waiting_for: progress.waiting_for.clone(),
+    });
+    let phase = match &plan.state {
+        _ if attention == Attention::Paused => Phase::Paused,
+        State::Healthy => Phase::Running,
+        State::Stuck(_) => Phase::Failed,
+        State::Working(progress) | State::Waiting(progress) => match progress.operation {
+            Work::Forming => Phase::Creating,
+            Work::Healing => Phase::Degraded,
+        },
+    };
+    (phase, operation.filter(|_| attention == Attention::Managed))
+}
+
+fn tls(expires: Option<Timestamp>, now: Timestamp) -> TlsStatus {
+    let certificate_status = match expires {
+        None => CertificateStatus::Pending,
+        Some(expires) if expires <= now => CertificateStatus::Expired,
+        Some(_) => CertificateStatus::Valid,
+    };
+    TlsStatus { certificate_status, expires_at: expires.map(Time) }
+}
+
+fn endpoints(names: &ChildNames, namespace: &str, encryption: Encryption) -> Endpoints {
+    Endpoints {
+        host: names.client_host(namespace),
+        port: i32::from(VALKEY_PORT),
+        connection_secret: names.connection_secret(),
+        ca_secret: (encryption == Encryption::Tls).then(|| names.connection_secret()),
+    }
+}
+
+/// The first few things that are wrong, with pods by their names.
+fn in_words(names: &ChildNames, blemishes: &[Blemish]) -> String {
+    const ENOUGH: usize = 3;
+    let told: Vec<_> =
+        blemishes.iter().take(ENOUGH).map(|blemish| blemish.told_of(names.cluster()).to_string()).collect();
+    let more = blemishes.len().saturating_sub(ENOUGH);
+    if more > 0 { format!("{}; and {more} more", told.join("; ")) } else { told.join("; ") }
+}
+
+/// What keeps a pod from coming up, if Kubernetes says so; gone as soon as it is.
+fn failure(picture: &Picture<'_>, before: &ClusterStatus) -> Option<LastFailure> {
+    let names = &picture.checked.names;
+    let troubled = picture.seen.pods.iter().find_map(|(member, pod)| Some((member, trouble(pod)?)));
+    let (reason, message, hint) = match (troubled, &picture.plan.state) {
+        (Some((member, trouble)), _) => {
+            let pod = names.pod(*member);
+            let hint = format!("see `kubectl describe pod {pod}`; correct image, resources or scheduling in the spec");
+            ("PodCannotStart", format!("pod {pod} {trouble}"), hint)
+        }
+        (None, State::Stuck(progress)) => {
+            ("Stuck", progress.message.clone(), progress.waiting_for.clone().unwrap_or_default())
+        }
+        (None, _) => return None,
+    };
+    let same = before.last_failure.as_ref().filter(|failure| failure.message == message);
+    let at = same.map_or(Time(picture.now), |same| same.at.clone());
+    Some(LastFailure { reason: reason.into(), message, hint: Some(hint), at })
+}
+
+fn node_state(seen: &Seen, member: Member) -> NodeState {
+    match seen.topology.sighting(member) {
+        Sighting::Missing => NodeState::Missing,
+        Sighting::Starting => NodeState::Starting,
+        Sighting::Held(_) => NodeState::Held,
+        Sighting::Unreachable => NodeState::Unreachable,
+        Sighting::Known(report) => {
+            let joined = match report.role {
+                Role::Primary => !report.slots.is_empty() && report.serving,
+                Role::Replica => report.link == ReplicaLink::Up,
+            };
+            if joined && !report.loading { NodeState::Ready } else { NodeState::Starting }
+        }
+    }
+}
+
+/// Every node of the cluster. What moves by itself (offset, lag, memory, keys) is as of the last change of the rest.
+pub fn topology(names: &ChildNames, desired: Desired, seen: &Seen, now: Timestamp) -> Topology {
+    let nodes: Vec<Node> = desired.members().map(|member| node(names, member, seen)).collect();
+    let ready = nodes.iter().filter(|node| node.state == NodeState::Ready).count();
+    Topology { summary: format!("{ready}/{}", desired.size()), nodes, observed_at: Some(Time(now)) }
+}
+
+/// Whether two topologies say the same, apart from what moves all the time.
+pub fn same_topology(one: &Topology, other: &Topology) -> bool {
+    let still = |topology: &Topology| {
+        let still = |node: &Node| Node { offset: None, lag: None, memory: None, keys: None, ..node.clone() };
+        (topology.summary.clone(), topology.nodes.iter().map(still).collect::<Vec<_>>())
+    };
+    still(one) == still(other)
+}
+
+fn node(names: &ChildNames, member: Member, seen: &Seen) -> Node {
+    let report = seen.topology.report(member);
+    let spot = seen.topology.spots.get(&member);
+    let leader = leader_offset(seen, member.shard);
+    let number = |value: u64| i64::try_from(value).ok();
+    let shown = seen
+        .certificates
+        .get(&member)
+        .and_then(|certificates| certificates.tls.clone().or_else(|| certificates.mtls.clone()));
+    Node {
+        pod: names.pod(member),
+        shard: i32::from(member.shard.0),
+        state: node_state(seen, member),
+        node: spot.map(|spot| spot.host.clone()),
+        zone: spot.map(|spot| spot.zone.clone()).filter(|zone| !zone.is_empty()),
+        id: report.map(|report| report.id.to_string()),
+        role: report.map(|report| match report.role {
+            Role::Primary => NodeRole::Primary,
+            Role::Replica => NodeRole::Replica,
+        }),
+        slots: report.filter(|report| !report.slots.is_empty()).map(|report| report.slots.to_string()),
+        primary: report.and_then(|report| report.primary).map(|primary| primary.to_string()),
+        offset: report.and_then(|report| number(report.offset)),
+        lag: report
+            .filter(|report| report.role == Role::Replica)
+            .and_then(|report| number(leader?.saturating_sub(report.offset))),
+        memory: report.and_then(|report| number(report.memory)),
+        keys: report.and_then(|report| number(report.keys)),
+        version: report.map(|report| report.version.to_string()),
+        certificate_thumbprint: shown.map(|certificate| certificate.thumbprint),
+    }
+}
+
+fn leader_offset(seen: &Seen, shard: ShardIndex) -> Option<u64> {
+    let leads = |(member, report): &(Member, &NodeReport)| {
+        member.shard == shard && report.role == Role::Primary && !report.slots.is_empty()
+    };
+    seen.topology.reports().find(leads).map(|(_, report)| report.offset)
+}

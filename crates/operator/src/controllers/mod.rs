@@ -1,0 +1,3 @@
+//! One folder per kind, one file per step.
+
+pub mod cluster;

@@ -1,0 +1,246 @@
+//! What the API server told us to be there, kept up to date by watches.
+//!
+//! Only what decisions need is kept: of children their metadata, of pods where and how they run, of nodes their labels. Each
+//! change of a child or pod wakes the pass of the cluster that it belongs to.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::stream::{BoxStream, SelectAll};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ObjectMeta, PartialObjectMeta};
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::runtime::predicates;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::{Config, DefaultBackoff};
+use kube::runtime::{PredicateConfig, WatchStreamExt, reflector, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use valkey_api::{ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyCluster, ValkeyClusterStatus, labels};
+
+/// Where the operator looks: everywhere, or in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    All,
+    Namespace(String),
+}
+
+impl Scope {
+    pub fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        match self {
+            Self::All => Api::all(client.clone()),
+            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
+        }
+    }
+}
+
+/// A cluster that something has happened to.
+pub type Wake = ObjectRef<Watched>;
+
+/// A cluster as its watch shows it. One that cannot be read must not stop the others, so it is an error for itself.
+pub type Watched = DeserializeGuard<ValkeyCluster>;
+
+/// A child as its watch shows it.
+#[derive(Clone, Debug)]
+pub struct Metadata(pub ObjectMeta);
+
+impl Metadata {
+    /// What changes when, and only when, somebody changed what we apply: the generation, which leaves status out, where
+    /// Kubernetes keeps one, else the resource version.
+    pub fn edition(&self) -> String {
+        let Self(meta) = self;
+        match meta.generation {
+            Some(generation) => format!("{}/{generation}", meta.uid.as_deref().unwrap_or_default()),
+            None => meta.resource_version.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// One kind of children, behind its type.
+trait Shelf: Send + Sync {
+    fn kind(&self) -> &'static str;
+    fn get(&self, namespace: &str, name: &str) -> Option<Metadata>;
+    fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Metadata>;
+}
+
+struct TypedShelf<K: Resource<DynamicType = ()> + 'static> {
+    kind: &'static str,
+    store: Store<PartialObjectMeta<K>>,
+}
+
+impl<K: Resource<DynamicType = ()> + Send + Sync + Clone + 'static> Shelf for TypedShelf<K> {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn get(&self, namespace: &str, name: &str) -> Option<Metadata> {
+        let found = self.store.get(&ObjectRef::new(name).within(namespace))?;
+        Some(Metadata(found.metadata.clone()))
+    }
+
+    fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Metadata> {
+        let ours = |meta: &ObjectMeta| {
+            let label = meta.labels.as_ref().and_then(|all| all.get(labels::CLUSTER));
+            meta.namespace.as_deref() == Some(namespace) && label.is_some_and(|label| label == cluster)
+        };
+        self.store
+            .state_filter(|object| ours(&object.metadata))
+            .iter()
+            .map(|object| Metadata(object.metadata.clone()))
+            .collect()
+    }
+}
+
+/// All that is watched within one scope.
+pub struct Stores {
+    pub pods: Store<Pod>,
+    pub nodes: Store<PartialObjectMeta<Node>>,
+    shelves: Vec<Box<dyn Shelf>>,
+}
+
+impl Debug for Stores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stores")
+            .field("kinds", &self.shelves.iter().map(|shelf| shelf.kind()).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stores {
+    pub fn child(&self, kind: &str, namespace: &str, name: &str) -> Option<Metadata> {
+        self.shelves.iter().find(|shelf| shelf.kind() == kind)?.get(namespace, name)
+    }
+
+    /// Every child of a cluster: its kind and metadata.
+    pub fn children(&self, namespace: &str, cluster: &str) -> Vec<(&'static str, Metadata)> {
+        let of = |shelf: &Box<dyn Shelf>| {
+            let kind = shelf.kind();
+            shelf.of_cluster(namespace, cluster).into_iter().map(move |metadata| (kind, metadata)).collect::<Vec<_>>()
+        };
+        self.shelves.iter().flat_map(of).collect()
+    }
+
+    pub fn pods_of(&self, namespace: &str, cluster: &str) -> Vec<Arc<Pod>> {
+        self.pods.state_filter(|pod| {
+            pod.namespace().as_deref() == Some(namespace)
+                && pod.labels().get(labels::CLUSTER).is_some_and(|label| label == cluster)
+        })
+    }
+
+    /// The zone that a Kubernetes node is in.
+    pub fn zone_of(&self, node: &str) -> Option<String> {
+        self.nodes.get(&ObjectRef::new(node))?.labels().get("topology.kubernetes.io/zone").cloned()
+    }
+}
+
+/// The watches that fill the stores, as one stream of clusters to look at.
+pub type Wakes = BoxStream<'static, Wake>;
+
+/// Starts all watches of a scope. The stores fill as the stream is polled.
+pub fn watch(client: &Client, scope: &Scope) -> (Stores, Wakes) {
+    let mut wakes = SelectAll::new();
+    let selected = Config::default().labels(&format!("{}={}", labels::MANAGED_BY, labels::OPERATOR));
+    let mut shelves: Vec<Box<dyn Shelf>> = Vec::new();
+    macro_rules! shelve {
+        ($($kind:ty),*) => {$({
+            let (store, stream) = metadata::<$kind>(scope.api(client), selected.clone());
+            shelves.push(Box::new(TypedShelf::<$kind> { kind: short_name::<$kind>(), store }));
+            wakes.push(stream);
+        })*};
+    }
+    shelve!(StatefulSet, Service, ConfigMap, Secret, PodDisruptionBudget, NetworkPolicy);
+    shelve!(ValkeyClusterStatus, ValkeyCertificateBundle, ValkeyCertificateBinding);
+
+    let (pods, writer) = reflector::store();
+    let pod_events = watcher(scope.api::<Pod>(client), selected.clone())
+        .backoff(DefaultBackoff::default())
+        .modify(trim_pod)
+        .reflect(writer)
+        .touched_objects();
+    wakes.push(waking(pod_events));
+
+    let (nodes, writer) = reflector::store();
+    let node_events = watcher(Api::<PartialObjectMeta<Node>>::all(client.clone()), Config::default())
+        .backoff(DefaultBackoff::default())
+        .modify(|node| trim(&mut node.metadata))
+        .reflect(writer)
+        .touched_objects();
+    // A node that comes or goes wakes nobody: its pods do.
+    wakes.push(node_events.filter_map(async |_| None).boxed());
+    (Stores { pods, nodes, shelves }, wakes.boxed())
+}
+
+fn short_name<K: Resource<DynamicType = ()>>() -> &'static str {
+    match K::kind(&()) {
+        std::borrow::Cow::Borrowed(kind) => kind,
+        std::borrow::Cow::Owned(_) => "",
+    }
+}
+
+fn metadata<K>(api: Api<PartialObjectMeta<K>>, config: Config) -> (Store<PartialObjectMeta<K>>, Wakes)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let (store, writer) = reflector::store();
+    let events = watcher(api, config)
+        .backoff(DefaultBackoff::default())
+        .modify(|object| trim(&mut object.metadata))
+        .reflect(writer)
+        .touched_objects();
+    (store, waking(events))
+}
+
+/// The clusters that a stream of their children and pods speaks of. An error is logged; the watch goes on by itself.
+fn waking<K>(events: impl Stream<Item = watcher::Result<K>> + Send + 'static) -> Wakes
+where
+    K: Resource<DynamicType = ()> + Send + 'static,
+{
+    let wake = async |event: watcher::Result<K>| match event {
+        Ok(object) => {
+            let cluster = object.labels().get(labels::CLUSTER)?.clone();
+            Some(ObjectRef::new(&cluster).within(&object.namespace()?))
+        }
+        Err(error) => {
+            tracing::warn!(kind = %K::kind(&()), %error, "a watch failed; it starts again");
+            None
+        }
+    };
+    events.filter_map(wake).boxed()
+}
+
+/// More than half of an object's metadata is the history of who set what, which nobody here reads.
+fn trim(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+}
+
+/// Of a pod's spec only its node is of interest, of its status all but the history.
+fn trim_pod(pod: &mut Pod) {
+    trim(&mut pod.metadata);
+    if let Some(spec) = &mut pod.spec {
+        let node_name = spec.node_name.take();
+        *spec = k8s_openapi::api::core::v1::PodSpec { node_name, ..Default::default() };
+    }
+}
+
+/// The clusters themselves. Only a change of the spec, or a deletion, counts: status is what we write ourselves.
+pub fn clusters(
+    client: &Client,
+    scope: &Scope,
+) -> (Store<Watched>, impl Stream<Item = watcher::Result<Watched>> + Send + 'static) {
+    let (store, writer) = reflector::store();
+    let events = watcher(scope.api::<Watched>(client), Config::default())
+        .backoff(DefaultBackoff::default())
+        .modify(|cluster| trim(cluster.meta_mut()))
+        .reflect(writer)
+        .applied_objects()
+        .predicate_filter(predicates::generation, PredicateConfig::default());
+    (store, events)
+}

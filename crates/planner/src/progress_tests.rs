@@ -1,0 +1,86 @@
+use valkey_model::{LocalData, Peer};
+
+use crate::fixtures::{Fixture, blank_report, peer_of, stranger};
+use crate::{Plan, plan};
+
+use super::*;
+
+fn planned(cluster: &Fixture) -> Plan {
+    plan(cluster.desired, &cluster.seen)
+}
+
+fn told(plan: &Plan) -> &Progress {
+    match &plan.state {
+        State::Working(progress) | State::Waiting(progress) | State::Stuck(progress) => progress,
+        State::Healthy => panic!("it is healthy"),
+    }
+}
+
+#[test]
+fn a_new_cluster_says_which_pod_it_waits_for() {
+    let mut cluster = Fixture::blank(3, 1);
+    cluster.see("2-1", Sighting::Starting);
+    let plan = planned(&cluster);
+    assert!(matches!(plan.state, State::Waiting(_)));
+    assert_eq!(told(&plan).message, "5 of 6 nodes are up");
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("pod 2-1 to start"));
+    assert_eq!(told(&plan).operation, Operation::Forming);
+    assert_eq!(plan.look_again(), None);
+}
+
+#[test]
+fn a_forming_cluster_counts_slots_and_then_nodes() {
+    let plan = planned(&Fixture::blank(3, 1));
+    assert_eq!(told(&plan).message, "0 of 16384 slots assigned");
+    assert_eq!(plan.look_again(), Some(FORMING));
+
+    let mut cluster = Fixture::formed(3, 1);
+    for member in cluster.desired.members().collect::<Vec<_>>() {
+        cluster.report(&member.to_string()).node_timeout = Duration::from_secs(1);
+    }
+    cluster.report("0-1").peers.clear();
+    cluster.report("2-1").peers.clear();
+    assert_eq!(told(&planned(&cluster)).message, "4 of 6 nodes joined");
+}
+
+#[test]
+fn a_healing_cluster_counts_the_nodes_that_are_well() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.see("1-1", Sighting::Unreachable);
+    let plan = planned(&cluster);
+    assert_eq!((told(&plan).message.as_str(), told(&plan).operation), ("5 of 6 nodes are well", Operation::Healing));
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("1-1 to answer"));
+    assert_eq!(plan.look_again(), Some(UNANSWERED));
+}
+
+#[test]
+fn two_primaries_that_share_nothing_need_a_human() {
+    let mut cluster = Fixture::formed(2, 1);
+    let (one, other) = (cluster.report("0-0").clone(), "0-99".parse::<SlotSet>().unwrap());
+    let rival = cluster.report("0-1");
+    (rival.role, rival.primary, rival.slots) = (Role::Primary, None, one.slots.minus(&other));
+    cluster.report("0-0").slots = other;
+    let plan = planned(&cluster);
+    assert!(matches!(plan.state, State::Stuck(_)), "{plan:?}");
+    assert!(told(&plan).message.contains("0-0, 0-1"), "{plan:?}");
+}
+
+#[test]
+fn a_server_of_another_cluster_needs_a_human() {
+    let mut cluster = Fixture::formed(2, 1);
+    let company = Peer { id: stranger(7), ..peer_of(&blank_report("9-9")) };
+    cluster.replace("1-1", stranger(1));
+    cluster.report("1-1").peers = vec![company];
+    let plan = planned(&cluster);
+    assert!(matches!(plan.state, State::Stuck(_)), "{plan:?}");
+    assert!(told(&plan).message.contains("another cluster"), "{plan:?}");
+}
+
+#[test]
+fn a_held_server_says_whom_it_waits_for() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.hold("1-0", LocalData::Gone).see("1-1", Sighting::Starting);
+    let plan = planned(&cluster);
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("1-1, which may have the data of shard 1"));
+    assert_eq!(plan.look_again(), Some(PATIENT));
+}

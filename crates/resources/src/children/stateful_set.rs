@@ -1,0 +1,83 @@
+//! One `StatefulSet` for each shard: a stable name and volume for each of its members, and nothing more. Who leads, and when
+//! a pod is replaced, is decided by the operator.
+
+use k8s_openapi::api::apps::v1::{
+    StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetUpdateStrategy,
+};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use valkey_api::labels::{self, Component};
+use valkey_model::ShardIndex;
+
+use super::{BuildError, Owner, Wiring, child_meta, pod};
+use crate::checked::{CheckedCluster, Storage};
+
+pub fn shard(
+    cluster: &CheckedCluster,
+    owner: &Owner,
+    wiring: &Wiring,
+    shard: ShardIndex,
+) -> Result<StatefulSet, BuildError> {
+    let selector = labels::of_shard(cluster.names.cluster(), shard);
+    let mut metadata = child_meta(owner, cluster.names.stateful_set(shard), Component::Node);
+    metadata.labels.get_or_insert_default().extend(selector.clone());
+    Ok(StatefulSet {
+        metadata,
+        spec: Some(StatefulSetSpec {
+            replicas: Some(i32::from(cluster.replicas_per_master) + 1),
+            service_name: Some(cluster.names.nodes_service()),
+            selector: LabelSelector { match_labels: Some(selector), ..Default::default() },
+            template: template(cluster, wiring, shard)?,
+            volume_claim_templates: cluster.storage.as_ref().map(|storage| vec![claim(cluster, shard, storage)]),
+            persistent_volume_claim_retention_policy: cluster.storage.as_ref().map(retention),
+            // Nodes find together when all are there; one after the other would wait for readiness that cannot come.
+            pod_management_policy: Some("Parallel".into()),
+            // The operator replaces pods, since only it knows who leads.
+            update_strategy: Some(StatefulSetUpdateStrategy { type_: Some("OnDelete".into()), ..Default::default() }),
+            ..Default::default()
+        }),
+        status: None,
+    })
+}
+
+/// The role of a node is not in here: it moves while the pod stays.
+fn template(cluster: &CheckedCluster, wiring: &Wiring, shard: ShardIndex) -> Result<PodTemplateSpec, BuildError> {
+    let spec = pod::spec(cluster, wiring, shard);
+    let mut labels = cluster.pods.labels.clone();
+    labels.extend(labels::common(cluster.names.cluster(), Component::Node));
+    labels.extend(labels::of_shard(cluster.names.cluster(), shard));
+    let mut annotations = cluster.pods.annotations.clone();
+    annotations.insert(labels::TEMPLATE.into(), pod::template_hash(cluster, &spec)?);
+    let metadata = ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..Default::default() };
+    Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) })
+}
+
+fn claim(cluster: &CheckedCluster, shard: ShardIndex, storage: &Storage) -> PersistentVolumeClaim {
+    PersistentVolumeClaim {
+        metadata: ObjectMeta {
+            name: Some(pod::DATA_VOLUME.into()),
+            labels: Some(labels::of_shard(cluster.names.cluster(), shard)),
+            ..Default::default()
+        },
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".into()]),
+            storage_class_name: storage.class.clone(),
+            resources: Some(VolumeResourceRequirements {
+                requests: Some([("storage".into(), storage.size.clone())].into()),
+                limits: None,
+            }),
+            ..Default::default()
+        }),
+        status: None,
+    }
+}
+
+/// A smaller set never deletes a volume: what is on it may be the last copy.
+fn retention(storage: &Storage) -> StatefulSetPersistentVolumeClaimRetentionPolicy {
+    StatefulSetPersistentVolumeClaimRetentionPolicy {
+        when_deleted: Some(storage.retain.as_str().into()),
+        when_scaled: Some("Retain".into()),
+    }
+}

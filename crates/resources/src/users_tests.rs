@@ -1,0 +1,45 @@
+use super::*;
+use crate::test_support::{checked, checked_with_password, passwords};
+
+fn lines(cluster: &CheckedCluster) -> Vec<String> {
+    users_acl(cluster, &passwords()).expose_secret().lines().map(ToOwned::to_owned).collect()
+}
+
+fn line(cluster: &CheckedCluster, user: &str) -> Option<String> {
+    lines(cluster).into_iter().find(|line| line.starts_with(&format!("user {user} ")))
+}
+
+#[test]
+fn the_default_user_is_off_with_its_rights_unless_the_spec_opens_it() {
+    assert_eq!(line(&checked("{}"), "default").unwrap(), "user default off resetpass ~* &* +@all");
+    assert_eq!(line(&checked("{auth: {enabled: false}}"), "default").unwrap(), "user default on nopass ~* &* +@all");
+    // `printf secret | sha256sum`
+    assert_eq!(
+        line(&checked_with_password("{auth: {secretRef: {name: pw}}}", "secret"), "default").unwrap(),
+        "user default on resetpass #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~* &* +@all"
+    );
+}
+
+#[test]
+fn the_user_of_applications_is_there_only_if_nothing_else_lets_them_in() {
+    assert!(line(&checked("{}"), APP).is_some());
+    assert!(line(&checked("{auth: {enabled: false}}"), APP).is_none());
+    assert!(line(&checked_with_password("{auth: {secretRef: {name: pw}}}", "secret"), APP).is_none());
+}
+
+#[test]
+fn the_replication_user_may_move_slots_only_where_the_server_knows_how() {
+    for (tag, atomic) in [("8.0.5", false), ("8.1.4", false), ("9.0.1", true), ("9.1.2", true)] {
+        let cluster = checked(&format!("{{valkeyImage: {{tag: {tag}}}}}"));
+        assert_eq!(line(&cluster, REPLICATOR).unwrap().contains("cluster|syncslots"), atomic, "{tag}");
+    }
+}
+
+#[test]
+fn no_password_is_written_in_clear() {
+    let text = lines(&checked("{}")).join("\n");
+    for password in ["for-admin", "for-replicator", "for/app"] {
+        assert!(!text.contains(password));
+    }
+    assert!(!format!("{:?}", users_acl(&checked("{}"), &passwords())).contains("user"));
+}

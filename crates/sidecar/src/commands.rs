@@ -1,0 +1,128 @@
+//! What the operator asks of us.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tracing::{info, warn};
+use valkey_engine::{Error, Node};
+use valkey_model::{Action, Member};
+use valkey_planner::guard::Released;
+use valkey_rpc::{
+    CONTRACT_VERSION, Certificate, Certificates, Credentials, Observed, Outcome, Reloadable, Sidecar, State, Unanswered,
+};
+
+use crate::context::{Context, ReachError};
+use crate::view::Phase;
+
+/// Below the operator's own, so that it hears from us what is wrong.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+pub struct Commands {
+    pub context: Arc<Context>,
+    pub credentials: Reloadable<Credentials>,
+}
+
+impl Sidecar for Commands {
+    fn member(&self) -> Member {
+        self.context.pod.member
+    }
+
+    async fn observe(&self) -> Result<Observed, Unanswered> {
+        Ok(Observed {
+            state: self.state().await?,
+            sidecar_version: env!("CARGO_PKG_VERSION").into(),
+            contract_version: CONTRACT_VERSION,
+            certificates: self.certificates(),
+        })
+    }
+
+    async fn execute(&self, actions: Vec<Action>) -> Vec<Outcome> {
+        let (mut outcomes, mut failed) = (Vec::with_capacity(actions.len()), false);
+        for action in actions {
+            if failed {
+                outcomes.push(Outcome::Skipped);
+                continue;
+            }
+            outcomes.push(match self.carry_out(&action).await {
+                Ok(()) => {
+                    info!(%action, "done");
+                    Outcome::Done
+                }
+                Err(reason) => {
+                    failed = true;
+                    warn!(%action, reason, "refused");
+                    Outcome::Refused(reason)
+                }
+            });
+        }
+        outcomes
+    }
+}
+
+impl Commands {
+    /// Asked afresh: decisions are made from this, so a second ago is too old.
+    async fn state(&self) -> Result<State, Unanswered> {
+        if let Phase::Held { held, .. } = self.context.board.view().phase {
+            return Ok(State::Held(held));
+        }
+        let report = timeout(PATIENCE, self.report()).await;
+        match report.unwrap_or_else(|_| Err(Error::Deadline(PATIENCE).into())) {
+            Ok(state) => Ok(state),
+            // One that was up may well be running: to call it starting would be a guess.
+            Err(error) if matches!(self.context.board.view().phase, Phase::Up { .. }) => {
+                Err(Unanswered(error.to_string()))
+            }
+            Err(error) => Ok(State::Starting(error.to_string())),
+        }
+    }
+
+    async fn report(&self) -> Result<State, ReachError> {
+        let address = self.context.address()?;
+        let report = self.context.server().await?.observe(address).await?;
+        Ok(State::Known(Box::new(report)))
+    }
+
+    fn certificates(&self) -> Certificates {
+        let facts = |facts: valkey_pki::CertificateFacts| Certificate {
+            thumbprint: facts.thumbprint.to_string(),
+            expires_at: facts.not_after.as_second(),
+        };
+        let credentials = self.credentials.get();
+        let mtls = credentials.certificate().and_then(|leaf| valkey_pki::facts_of(leaf).ok());
+        let tls = self.context.in_use().and_then(|prepared| prepared.tls);
+        let tls = tls.and_then(|keypair| valkey_pki::facts(keypair.chain.as_bytes()).ok());
+        Certificates { mtls: mtls.map(facts), tls: tls.map(facts) }
+    }
+
+    async fn carry_out(&self, action: &Action) -> Result<(), String> {
+        match action {
+            Action::Release { on: _ } => self.release(),
+            action => {
+                let mut server = self.context.server().await.map_err(|error| error.to_string())?;
+                order(&mut server, action).await.map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    fn release(&self) -> Result<(), String> {
+        if !matches!(self.context.board.view().phase, Phase::Held { .. }) {
+            return Err("no server is held here".into());
+        }
+        self.context.released.send_replace(Released::ByOperator);
+        Ok(())
+    }
+}
+
+async fn order(server: &mut Node, action: &Action) -> Result<(), Error> {
+    match action {
+        Action::SetEpoch { on: _, epoch } => server.set_epoch(*epoch).await,
+        Action::AddSlots { on: _, slots } => server.add_slots(slots).await,
+        Action::Meet { on: _, address } => server.meet(*address).await,
+        Action::Replicate { on: _, primary } => server.replicate(*primary).await,
+        Action::TakeOver { on: _ } => server.take_over().await,
+        Action::Forget { on: _, id } => server.forget(*id).await,
+        Action::SetNodeTimeout { on: _, timeout } => server.set_node_timeout(*timeout).await,
+        Action::Release { on: _ } => Ok(()), // not the server's business: there is none yet
+    }
+}

@@ -1,0 +1,124 @@
+//! What all duties share.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+use valkey_engine::{Entry, Error, Login, Node, PeerTls, PeerTlsError, Route};
+use valkey_model::NodeReport;
+use valkey_planner::guard::Released;
+
+use crate::conf::{self, Listener};
+use crate::mounts::Mounts;
+use crate::pod::Pod;
+use crate::prepare::{Prepared, RunDir};
+use crate::reports::Outbox;
+use crate::view::Board;
+
+#[derive(Debug)]
+pub struct Context {
+    pub pod: Pod,
+    pub mounts: Mounts,
+    pub run: RunDir,
+    pub data: PathBuf,
+    pub board: Board,
+    pub outbox: Outbox,
+    /// Whether the operator lets a held server start.
+    pub released: watch::Sender<Released>,
+    /// What the server has read. `None` if we were restarted beside it.
+    in_use: Mutex<Option<Prepared>>,
+}
+
+/// Why a server cannot be talked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ReachError {
+    #[error(transparent)]
+    Mounts(#[from] io::Error),
+    #[error(transparent)]
+    Tls(#[from] PeerTlsError),
+    #[error(transparent)]
+    Server(#[from] Error),
+}
+
+impl Context {
+    pub fn new(pod: Pod, mounts: Mounts, run: RunDir, data: PathBuf, outbox: Outbox) -> Self {
+        let released = watch::Sender::new(Released::NotYet);
+        Self { pod, mounts, run, data, board: Board::default(), outbox, released, in_use: Mutex::new(None) }
+    }
+
+    /// A connection to the server of this pod. The password is read anew each time, since it may have been changed.
+    pub async fn server(&self) -> Result<Node, ReachError> {
+        let (socket, login) = (self.run.server_socket(), self.mounts.login()?);
+        Ok(Node::connect(Route::Socket(&socket), &login).await?)
+    }
+
+    /// Where peers reach the server of this pod.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::new(self.pod.ip, self.listener()?.port()))
+    }
+
+    pub fn listener(&self) -> io::Result<Listener> {
+        Ok(conf::listener(&self.mounts.valkey_conf()?))
+    }
+
+    /// What is needed to talk to other nodes of the cluster.
+    pub fn peers(&self) -> Result<Peers, ReachError> {
+        let listener = self.listener()?;
+        let tls = match listener {
+            Listener::Plain(_) => None,
+            Listener::Tls(_) => {
+                let own = self.mounts.tls()?;
+                Some(PeerTls::from_pem(own.ca.as_bytes(), own.chain.as_bytes(), &own.key)?)
+            }
+        };
+        Ok(Peers { login: self.mounts.login()?, listener, tls })
+    }
+
+    pub fn in_use(&self) -> Option<Prepared> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn now_in_use(&self, prepared: Prepared) {
+        *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared);
+    }
+}
+
+/// The way to the other nodes: they have our users, our CA and our port.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    login: Login,
+    listener: Listener,
+    tls: Option<PeerTls>,
+}
+
+impl Peers {
+    /// Connects to a node as a table tells where it is.
+    pub async fn connect(&self, entry: &Entry) -> Result<Peer, Error> {
+        let ip = entry.ip.ok_or(io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+        let told = match self.listener {
+            Listener::Plain(_) => entry.port,
+            Listener::Tls(_) => entry.tls_port,
+        };
+        let address = SocketAddr::new(ip, told.unwrap_or(self.listener.port()));
+        let route = match &self.tls {
+            None => Route::Plain(address),
+            Some(tls) => Route::Tls { address, name: entry.hostname.as_deref().unwrap_or_default(), tls },
+        };
+        Ok(Peer { node: Node::connect(route, &self.login).await?, address })
+    }
+}
+
+/// Another node of the cluster.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub node: Node,
+    pub address: SocketAddr,
+}
+
+impl Peer {
+    pub async fn observe(&mut self) -> Result<NodeReport, Error> {
+        self.node.observe(self.address).await
+    }
+}

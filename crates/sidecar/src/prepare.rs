@@ -1,0 +1,154 @@
+//! Puts together what the server reads when it starts.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::conf::{self, Listener, Start};
+use crate::files::{PRIVATE, replace};
+use crate::mounts::{Keypair, Mounts};
+use crate::pod::Pod;
+
+/// The folder that sidecar and server share, in memory.
+#[derive(Clone, Debug)]
+pub struct RunDir(PathBuf);
+
+/// What the server was given.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// `None` if it speaks without TLS.
+    pub tls: Option<Keypair>,
+    pub users: SecretString,
+}
+
+impl RunDir {
+    pub fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Where the server listens for us.
+    pub fn server_socket(&self) -> PathBuf {
+        self.0.join("valkey.sock")
+    }
+
+    /// Where we listen for the launcher.
+    pub fn launcher_socket(&self) -> PathBuf {
+        self.0.join("launcher.sock")
+    }
+
+    /// Certificate, key and CA, in the names of the settings that point to them.
+    pub fn tls_settings(&self) -> [(&'static str, PathBuf); 3] {
+        let files = [("tls-cert-file", "tls.crt"), ("tls-key-file", "tls.key"), ("tls-ca-cert-file", "ca.crt")];
+        files.map(|(setting, file)| (setting, self.0.join(file)))
+    }
+
+    /// Everything for the next start of the server.
+    pub fn prepare(&self, mounts: &Mounts, pod: &Pod, data: &Path) -> io::Result<Prepared> {
+        let common = mounts.valkey_conf()?;
+        let start = if data.join("nodes.conf").exists() { Start::Again } else { Start::First };
+        let tls = match conf::listener(&common) {
+            Listener::Plain(_) => None,
+            Listener::Tls(_) => Some(mounts.tls()?),
+        };
+        if let Some(keypair) = &tls {
+            self.write_tls(keypair)?;
+        }
+        let users = mounts.users()?;
+        self.write_users(&users)?;
+        let text = conf::for_pod(&common, pod, &mounts.replication_password()?, start);
+        self.write("valkey.conf", &text)?;
+        Ok(Prepared { tls, users })
+    }
+
+    pub fn write_tls(&self, keypair: &Keypair) -> io::Result<()> {
+        let Keypair { chain, key, ca } = keypair;
+        // The key first: a server that starts in between fails and is started again, rather than serve with a wrong pair.
+        self.write("tls.key", key)?;
+        self.write("tls.crt", &chain.clone().into())?;
+        self.write("ca.crt", &ca.clone().into())
+    }
+
+    pub fn write_users(&self, users: &SecretString) -> io::Result<()> {
+        self.write("users.acl", users)
+    }
+
+    fn write(&self, name: &str, content: &SecretString) -> io::Result<()> {
+        replace(&self.0.join(name), content.expose_secret().as_bytes(), PRIVATE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::pod::tests::pod;
+
+    fn mounted(conf: &str) -> (TempDir, Mounts, RunDir) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in [
+            ("config/valkey.conf", conf),
+            ("users/users.acl", "user default off\n"),
+            ("users/admin-password", "admin"),
+            ("users/replication-password", "replica\n"),
+            ("certs/orders-2-1.tls.crt", "chain"),
+            ("certs/orders-2-1.tls.key", "key"),
+            ("certs/tls-ca.crt", "ca"),
+        ] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        fs::create_dir(folder.path().join("run")).unwrap();
+        let mounts = Mounts::new(folder.path(), "orders-2-1");
+        let run = RunDir::new(folder.path().join("run"));
+        (folder, mounts, run)
+    }
+
+    #[test]
+    fn a_server_with_tls_gets_all_its_files_and_nobody_else_may_read_them() {
+        let (folder, mounts, run) = mounted("tls-port 6379\n");
+        run.prepare(&mounts, &pod(), folder.path()).unwrap();
+        for (name, word) in [
+            ("tls.crt", "chain"),
+            ("tls.key", "key"),
+            ("ca.crt", "ca"),
+            ("users.acl", "default off"),
+            ("valkey.conf", "primaryauth \"replica\""),
+        ] {
+            let path = folder.path().join("run").join(name);
+            assert!(fs::read_to_string(&path).unwrap().contains(word), "{name}");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_tls_needs_no_certificate() {
+        let (folder, mounts, run) = mounted("port 6379\n");
+        fs::remove_dir_all(folder.path().join("certs")).unwrap();
+        assert!(run.prepare(&mounts, &pod(), folder.path()).unwrap().tls.is_none());
+    }
+
+    #[test]
+    fn what_is_not_mounted_is_named() {
+        let (folder, mounts, run) = mounted("tls-port 6379\n");
+        fs::remove_file(folder.path().join("certs/orders-2-1.tls.key")).unwrap();
+        let error = run.prepare(&mounts, &pod(), folder.path()).unwrap_err();
+        assert!(error.to_string().contains("orders-2-1.tls.key"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_was_in_a_cluster_starts_with_the_real_time_out() {
+        let (folder, mounts, run) = mounted("cluster-node-timeout 5000\n");
+        let conf = || fs::read_to_string(folder.path().join("run/valkey.conf")).unwrap();
+        run.prepare(&mounts, &pod(), folder.path()).unwrap();
+        assert!(conf().contains("cluster-node-timeout \"1000\""));
+        fs::write(folder.path().join("nodes.conf"), "").unwrap();
+        run.prepare(&mounts, &pod(), folder.path()).unwrap();
+        assert!(!conf().contains("1000"));
+    }
+}

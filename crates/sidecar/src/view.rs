@@ -1,0 +1,131 @@
+//! What is known about the server at this moment, in one place that everybody reads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use valkey_model::{Held, NodeReport, ReplicaLink, Role};
+use valkey_planner::guard::HoldReason;
+use valkey_rpc::{Event, Summary};
+
+/// Longer than a fork or a slow command keeps a healthy server from answering.
+const SILENCE: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    pub phase: Phase,
+    /// Counts what was told about the server from outside: a start, an end.
+    pub life: u64,
+    /// What it said last; `None` if it answers but does not tell.
+    pub report: Option<Arc<NodeReport>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody asked to start it, as far as we know: we may have been restarted beside a running server.
+    #[default]
+    Unknown,
+    Held {
+        held: Held,
+        reason: HoldReason,
+    },
+    /// The launcher may start it, but it has not answered yet.
+    Starting,
+    Up {
+        last_reply: Instant,
+    },
+}
+
+/// Whether something is as it should be, and if not, why.
+pub type Judgement = Result<(), &'static str>;
+
+impl View {
+    /// Whether the process is fit to live. Only a server that did answer and stopped to is not: before that it starts, is
+    /// held or loads, and killing it would only begin that again.
+    pub fn live(&self, now: Instant) -> Judgement {
+        match self.phase {
+            Phase::Up { last_reply } if now.duration_since(last_reply) > SILENCE => Err("the server gives no reply"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this node itself can serve. What it thinks of the others is the operator's business, or one bad node would
+    /// take all of them out of service (F71).
+    pub fn ready(&self, now: Instant) -> Judgement {
+        match self.phase {
+            Phase::Unknown => return Err("the server was not started yet"),
+            Phase::Held { .. } => return Err("the launch guard holds the server"),
+            Phase::Starting => return Err("the server does not answer yet"),
+            Phase::Up { .. } => self.live(now)?,
+        }
+        let report = self.report.as_ref().ok_or("the server does not tell its state")?;
+        match report.role {
+            _ if report.loading => Err("the server is loading its data"),
+            Role::Primary if !report.serving => Err("the cluster does not serve"),
+            Role::Replica if report.link != ReplicaLink::Up => Err("the replica has no link to its primary"),
+            Role::Primary | Role::Replica => Ok(()),
+        }
+    }
+
+    pub fn summary(&self) -> Option<Summary> {
+        let report = self.report.as_ref()?;
+        Some(Summary {
+            id: report.id.to_string(),
+            role: report.role.into(),
+            state_ok: report.serving,
+            loading: report.loading,
+            link: report.link.into(),
+            config_epoch: report.config_epoch,
+        })
+    }
+
+    /// The view after the server answered, and what is new in it.
+    pub fn after_reply(&self, report: Option<NodeReport>, now: Instant) -> (Self, Vec<Event>) {
+        let mut news = Vec::new();
+        if !matches!(self.phase, Phase::Up { .. }) {
+            news.push(Event::ServerUp);
+        } else if let (Some(before), Some(after)) = (&self.report, &report) {
+            news.extend(changes(before, after));
+        }
+        (Self { phase: Phase::Up { last_reply: now }, life: self.life, report: report.map(Arc::new) }, news)
+    }
+}
+
+fn changes(before: &NodeReport, after: &NodeReport) -> Vec<Event> {
+    let role = (before.role != after.role || before.primary != after.primary).then_some(Event::RoleChanged);
+    let link = (after.role == Role::Replica && before.link != after.link).then_some(Event::LinkChanged);
+    let state = (before.serving != after.serving || before.loading != after.loading).then_some(Event::StateChanged);
+    [role, link, state].into_iter().flatten().collect()
+}
+
+/// The place where the view is kept.
+#[derive(Debug, Default)]
+pub struct Board(watch::Sender<View>);
+
+impl Board {
+    pub fn view(&self) -> View {
+        self.0.borrow().clone()
+    }
+
+    pub fn set(&self, phase: Phase) {
+        self.0.send_modify(|view| *view = View { phase, life: view.life.wrapping_add(1), report: None });
+    }
+
+    /// Takes note of a reply, and says what is new. A reply from a life that is over, on its way while the server ended, is
+    /// none.
+    pub fn replied(&self, life: u64, report: Option<NodeReport>) -> Vec<Event> {
+        let mut news = Vec::new();
+        self.0.send_if_modified(|view| {
+            let current = view.life == life;
+            if current {
+                (*view, news) = view.after_reply(report, Instant::now());
+            }
+            current
+        });
+        news
+    }
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+pub mod tests;

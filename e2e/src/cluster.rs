@@ -1,0 +1,190 @@
+//! A `ValkeyCluster`, as its user knows it: what `kubectl apply` takes, what status says, what the connection Secret gives.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
+use redis::{FromRedisValue, cmd};
+use secrecy::SecretString;
+use valkey_api::{ConditionType, ValkeyCluster, ValkeyClusterStatus, conditions};
+
+use crate::bench::Bench;
+use crate::dns::ClusterDns;
+use crate::endpoint::{Endpoint, Host};
+use crate::wait::eventually;
+use crate::witness::{self, Witness};
+
+const PORT: u16 = 6379;
+
+/// A cluster that was applied, in the test's own namespace.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    bench: Bench,
+    name: String,
+    applied: Instant,
+}
+
+/// What a node says about the cluster it is in.
+#[derive(Clone, Debug)]
+pub struct View {
+    pub pod: String,
+    pub info: BTreeMap<String, String>,
+    pub nodes: String,
+    pub replication: BTreeMap<String, String>,
+}
+
+impl Cluster {
+    /// Applies a cluster with this spec, written as YAML on one line such as `{masterCount: 3}`.
+    pub async fn apply(bench: &Bench, name: &str, spec: &str) -> Result<Self> {
+        let applied = Instant::now();
+        let manifest =
+            format!("apiVersion: valkey.io/v1alpha1\nkind: ValkeyCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n");
+        bench.apply(&manifest).await?;
+        Ok(Self { bench: bench.clone(), name: name.to_owned(), applied })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The object as it is now.
+    pub async fn object(&self) -> Result<ValkeyCluster> {
+        self.bench.objects::<ValkeyCluster>().get(&self.name).await
+    }
+
+    /// Every node, as the operator shows it.
+    pub async fn topology(&self) -> Result<ValkeyClusterStatus> {
+        self.bench.objects::<ValkeyClusterStatus>().get(&self.name).await
+    }
+
+    /// Waits until the operator says Ready, checks that this is true in the eyes of every node, and says how long it took
+    /// since the cluster was applied.
+    pub async fn ready(&self, limit: Duration) -> Result<Duration> {
+        let is_ready = |cluster: &ValkeyCluster| {
+            let status = cluster.status.as_ref();
+            status.is_some_and(|status| conditions::is_true(&status.conditions, ConditionType::Ready))
+        };
+        self.bench
+            .objects::<ValkeyCluster>()
+            .named(&self.name)
+            .until_it("the cluster to be Ready", limit, is_ready)
+            .await?;
+        let took = self.applied.elapsed();
+        self.bench.remember_login(self.endpoint().await?);
+        self.is_whole().await.context("the operator says Ready, and it is not true")?;
+        Ok(took)
+    }
+
+    /// Waits until a condition has a status, and returns its message.
+    pub async fn until_condition(&self, kind: ConditionType, status: &str, limit: Duration) -> Result<String> {
+        let message = |cluster: &ValkeyCluster| {
+            let found = conditions::get(&cluster.status.as_ref()?.conditions, kind)?;
+            (found.status == status && found.observed_generation == cluster.metadata.generation)
+                .then(|| found.message.clone())
+        };
+        let what = format!("{kind} to be {status}");
+        let objects = self.bench.objects::<ValkeyCluster>();
+        let cluster = objects.named(&self.name).until_it(&what, limit, |cluster| message(cluster).is_some()).await?;
+        message(&cluster).context("it changed again")
+    }
+
+    /// Its pods, by name.
+    pub async fn pods(&self) -> Result<Vec<Pod>> {
+        let mut pods = self.bench.pods().labelled(&format!("valkey.io/cluster={}", self.name)).list().await?;
+        pods.sort_by_key(ResourceExt::name_any);
+        Ok(pods)
+    }
+
+    /// What its connection Secret says, key by key.
+    pub async fn connection(&self) -> Result<BTreeMap<String, String>> {
+        let secret = self.bench.objects::<Secret>().get(&format!("{}-connection", self.name)).await?;
+        let text = |(key, value): (String, k8s_openapi::ByteString)| Ok((key, String::from_utf8(value.0)?));
+        secret.data.unwrap_or_default().into_iter().map(text).collect()
+    }
+
+    /// A way in, from the connection Secret alone.
+    pub async fn endpoint(&self) -> Result<Endpoint> {
+        let said = self.connection().await?;
+        let entry = |key: &str| said.get(key).with_context(|| format!("the connection Secret has no {key}"));
+        Ok(Endpoint {
+            seeds: vec![Host::new(entry("host")?.clone(), entry("port")?.parse()?)],
+            dns: Some(ClusterDns::of(self.bench.client()).await?),
+            username: said.get("username").cloned(),
+            password: said.get("password").cloned().map(SecretString::from),
+            ca_pem: if entry("tls")? == "true" { Some(entry("ca.crt")?.clone()) } else { None },
+            identity: None,
+        })
+    }
+
+    pub async fn witness(&self) -> Result<witness::Settings> {
+        Ok(Witness::of(self.endpoint().await?))
+    }
+
+    /// The address of one of its nodes, by name.
+    pub fn host(&self, pod: &str) -> Host {
+        Host::new(format!("{pod}.{}-nodes.{}.svc", self.name, self.bench.namespace()), PORT)
+    }
+
+    /// Asks one node.
+    pub async fn command<T: FromRedisValue>(&self, pod: &str, words: &[&str]) -> Result<T> {
+        let mut node = self.endpoint().await?.node(self.host(pod), Duration::from_secs(2)).await?;
+        let [first, rest @ ..] = words else { anyhow::bail!("no command") };
+        Ok(cmd(first).arg(rest).query_async(&mut node).await?)
+    }
+
+    /// What every pod's node says.
+    pub async fn views(&self) -> Result<Vec<View>> {
+        let mut views = Vec::new();
+        for pod in self.pods().await? {
+            let pod = pod.name_any();
+            let info: String = self.command(&pod, &["CLUSTER", "INFO"]).await?;
+            let nodes: String = self.command(&pod, &["CLUSTER", "NODES"]).await?;
+            let replication: String = self.command(&pod, &["INFO", "replication"]).await?;
+            views.push(View { pod, info: fields(&info), nodes, replication: fields(&replication) });
+        }
+        Ok(views)
+    }
+
+    /// All slots served, every replica in sync, no node unknown or failing, in the eyes of every node.
+    pub async fn is_whole(&self) -> Result<()> {
+        let views = self.views().await?;
+        let known = views.len().to_string();
+        for View { pod, info, nodes, replication } in &views {
+            let said = |key: &str| info.get(key).map_or("", String::as_str);
+            ensure!(said("cluster_state") == "ok", "{pod}: cluster_state is {}", said("cluster_state"));
+            ensure!(said("cluster_slots_assigned") == "16384", "{pod}: {} slots", said("cluster_slots_assigned"));
+            ensure!(
+                said("cluster_known_nodes") == known,
+                "{pod} knows {} of {known} nodes",
+                said("cluster_known_nodes")
+            );
+            ensure!(
+                !nodes.contains("fail") && !nodes.contains("handshake") && !nodes.contains("disconnected"),
+                "{pod}:\n{nodes}"
+            );
+            if replication.get("role").is_some_and(|role| role == "slave") {
+                let link = replication.get("master_link_status").map_or("", String::as_str);
+                ensure!(link == "up", "{pod}: its link is {link}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until it is whole again, whatever the operator says.
+    pub async fn until_whole(&self, limit: Duration) -> Result<()> {
+        eventually("every node to see a whole cluster", limit, async || self.is_whole().await).await
+    }
+
+    /// The pods that are primaries now.
+    pub async fn primaries(&self) -> Result<Vec<String>> {
+        let is_primary = |view: &View| view.replication.get("role").is_some_and(|role| role == "master");
+        Ok(self.views().await?.into_iter().filter(is_primary).map(|view| view.pod).collect())
+    }
+}
+
+fn fields(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.trim().split_once(':'));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

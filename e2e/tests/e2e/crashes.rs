@@ -1,0 +1,114 @@
+//! The operator is killed, and whoever comes after it goes on from what it sees.
+
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use e2e::{Bench, Cluster, eventually, secs};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use valkey_api::ValkeyCluster;
+
+const HOME: &str = "valkey-operator-system";
+
+/// The operator as a process of this machine, in place of the one in the cluster, so that it can be ended at will.
+struct LocalOperator {
+    sidecar_image: String,
+    namespace: String,
+}
+
+impl LocalOperator {
+    /// Sends the one in the cluster away first. It comes back with [`Self::retire`].
+    async fn instead_of_the_installed_one(k: &Bench) -> Result<Self> {
+        let deployments: Api<Deployment> = Api::namespaced(k.client().clone(), HOME);
+        let installed = deployments.get("valkey-operator").await?;
+        let containers =
+            installed.spec.and_then(|spec| spec.template.spec).map(|spec| spec.containers).unwrap_or_default();
+        let args = containers.into_iter().flat_map(|container| container.args.unwrap_or_default());
+        let sidecar_image = args.into_iter().find_map(|arg| Some(arg.strip_prefix("--sidecar-image=")?.to_owned()));
+        scale(k.client(), 0).await?;
+        Ok(Self { sidecar_image: sidecar_image.context("no sidecar image")?, namespace: k.namespace().to_owned() })
+    }
+
+    fn start(&self, crash_after: Option<u32>) -> Result<Child> {
+        let mut command = Command::new(std::env::var("OPERATOR").context("OPERATOR must name the operator's program")?);
+        command.args([
+            "--namespace",
+            HOME,
+            "--pod",
+            "local",
+            "--health-addr=127.0.0.1:0",
+            "--reports-addr=127.0.0.1:0",
+        ]);
+        command.args(["--watch-namespaces", &self.namespace, "--sidecar-image", &self.sidecar_image]);
+        if let Some(writes) = crash_after {
+            command.arg(format!("--crash-after-writes={writes}"));
+        }
+        Ok(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    }
+}
+
+async fn scale(client: &Client, replicas: u32) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), HOME);
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    deployments.patch("valkey-operator", &PatchParams::default(), &patch).await?;
+    eventually("the operator's replicas", secs(60), async || {
+        let status = deployments.get("valkey-operator").await?.status.unwrap_or_default();
+        let ready = status.ready_replicas.unwrap_or(0);
+        ensure!(u32::try_from(ready)? == replicas && status.replicas.unwrap_or(0) == ready, "{ready} are ready");
+        Ok(())
+    })
+    .await
+}
+
+/// Forms a cluster while the operator dies after so many writes; `false` if it was done before that.
+async fn formed_with_a_crash(k: &Bench, operator: &LocalOperator, writes: u32) -> Result<bool> {
+    let name = format!("after-{writes}");
+    let mut doomed = operator.start(Some(writes))?;
+    let cluster = Cluster::apply(k, &name, "{persistence: {enabled: false}}").await?;
+    let died = tokio::select! {
+        status = tokio::task::spawn_blocking(move || { let status = doomed.wait(); (doomed, status) }) => {
+            ensure!(!status?.1?.success(), "the operator ended well?");
+            true
+        }
+        ready = cluster.ready(secs(90)) => { ready?; false }
+    };
+    let mut heir = operator.start(None)?;
+    let outcome = cluster.ready(secs(90)).await.with_context(|| format!("killed after write {writes}"));
+    heir.kill()?;
+    heir.wait()?;
+    k.objects::<ValkeyCluster>().delete(&name).await?;
+    outcome.map(|_| died)
+}
+
+#[e2e::test(exclusive, minutes = 20)]
+async fn an_operator_killed_while_a_cluster_forms_is_continued_by_the_next(k: Bench) -> Result<()> {
+    let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
+    let mut outcome = Ok(true);
+    for writes in [2, 9, 17, 26, 33] {
+        outcome = formed_with_a_crash(&k, &operator, writes).await;
+        if outcome.is_err() {
+            break;
+        }
+    }
+    scale(k.client(), 2).await?;
+    outcome.map(drop)
+}
+
+/// All of them, one after the other.
+#[e2e::test(exclusive, minutes = 60)]
+#[ignore = "long"]
+async fn an_operator_killed_after_any_of_its_writes_is_continued_by_the_next(k: Bench) -> Result<()> {
+    let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
+    let mut outcome = Ok(true);
+    for writes in 1.. {
+        outcome = formed_with_a_crash(&k, &operator, writes).await;
+        if !matches!(outcome, Ok(true)) {
+            println!("{writes} writes are all that it takes");
+            break;
+        }
+    }
+    scale(k.client(), 2).await?;
+    outcome.map(drop)
+}
