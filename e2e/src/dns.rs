@@ -114,8 +114,9 @@ impl AsyncDNSResolver for ClusterDns {
         Box::pin(async move {
             let failed = |error: anyhow::Error| RedisError::from((ErrorKind::Io, "name", format!("{error:#}")));
             let found = self.lookup(host).await.map_err(failed)?;
-            let found = found.into_iter().map(move |address| SocketAddr::new(address, port));
-            Ok(Box::new(found) as Box<dyn Iterator<Item = SocketAddr> + Send>)
+            let found: Box<dyn Iterator<Item = SocketAddr> + Send> =
+                Box::new(found.into_iter().map(move |address| SocketAddr::new(address, port)));
+            Ok(found)
         })
     }
 }

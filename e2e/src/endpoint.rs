@@ -17,8 +17,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::dns::ClusterDns;
 
-/// How long a single node may take to accept a connection.
-const CONNECT: Duration = Duration::from_millis(500);
+/// How long a single node may take to accept a connection, a TLS handshake on a busy machine included.
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// A way into a cluster: some of its nodes, a user, and whom to trust.
 ///

@@ -1,7 +1,7 @@
 //! The custom resource definitions as they are installed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
     JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
@@ -24,7 +24,22 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         mark(crd);
         crd.spec.versions.iter_mut().for_each(without_null);
     }
+    all.iter_mut().filter(|crd| crd.spec.names.kind == "ValkeyCluster").for_each(with_optional_spec);
     all
+}
+
+/// A cluster without a spec is one with `spec: {}`. Server-side apply needs it too: it makes `null` of a spec whose last
+/// field its user takes away.
+fn with_optional_spec(crd: &mut CustomResourceDefinition) {
+    for schema in
+        crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
+    {
+        schema.required = None;
+        let spec = schema.properties.as_mut().and_then(|properties| properties.get_mut("spec"));
+        if let Some(spec) = spec {
+            spec.default = Some(JSON(serde_json::json!({})));
+        }
+    }
 }
 
 /// Another project defines a kind of the same group and name (spec 5b). The mark tells our definition from theirs.

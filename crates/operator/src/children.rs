@@ -136,10 +136,14 @@ async fn bring(client: &Client, due: Due<'_>) -> Result<(Key, Applied, Option<Ch
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
     let read = |source| Error::Read { kind: kind.clone(), name: name.clone(), source };
     let before = api.get_opt(&name).await.map_err(read)?;
-    let params = PatchParams::apply(labels::OPERATOR).force();
-    let after = api.patch(&name, &params, &Patch::Apply(child)).await;
     let apply_failed = |source| Error::Apply { kind: kind.clone(), name: name.clone(), source };
-    let after = after.map_err(apply_failed)?;
+    if before.as_ref().is_some_and(|before| lists_differ(&child.data, &before.data)) {
+        // Server-side apply would merge our entries into somebody else's list: the list has to be ours alone first.
+        let ours = Patch::Merge(&child.data);
+        api.patch(&name, &PatchParams::default(), &ours).await.map_err(apply_failed)?;
+    }
+    let params = PatchParams::apply(labels::OPERATOR).force();
+    let after = api.patch(&name, &params, &Patch::Apply(child)).await.map_err(apply_failed)?;
     // Where status is a subresource, what we say in it is not part of the apply above.
     if child.data.get("status").is_some() {
         api.patch_status(&name, &params, &Patch::Apply(child)).await.map_err(apply_failed)?;
@@ -199,6 +203,25 @@ fn differences(wanted: &Value, before: &Value, after: &Value, path: &str) -> Vec
         // What is inside a Secret stays there.
         _ if path.starts_with("data") || path.starts_with("stringData") => vec![format!("{path} was different")],
         _ => vec![format!("{path} was {}, is {} again", short(before), short(after))],
+    }
+}
+
+/// Whether a list that we set has other entries than ours, told by their number and by what names an entry.
+fn lists_differ(wanted: &Value, before: &Value) -> bool {
+    const NAMES: [&str; 2] = ["name", "port"];
+    match (wanted, before) {
+        (Value::Object(wanted), Value::Object(before)) => {
+            wanted.iter().any(|(name, wanted)| before.get(name).is_some_and(|before| lists_differ(wanted, before)))
+        }
+        (Value::Array(wanted), Value::Array(before)) => {
+            let other = |wanted: &Value, before: &Value| {
+                let named_differently =
+                    NAMES.iter().any(|name| wanted.get(name).is_some() && wanted.get(name) != before.get(name));
+                named_differently || lists_differ(wanted, before)
+            };
+            wanted.len() != before.len() || wanted.iter().zip(before).any(|(wanted, before)| other(wanted, before))
+        }
+        _ => false,
     }
 }
 
@@ -281,6 +304,16 @@ mod tests {
                 r#"spec.type was "NodePort", is "ClusterIP" again"#
             ]
         );
+    }
+
+    #[test]
+    fn a_list_with_other_entries_is_told_from_one_with_other_values() {
+        let wanted = json!({"spec": {"ports": [{"name": "valkey", "port": 6379}], "type": "ClusterIP"}});
+        let with = |ports: Value| json!({"spec": {"ports": ports, "clusterIP": "10.0.0.1"}});
+        assert!(!lists_differ(&wanted, &with(json!([{"name": "valkey", "port": 6379, "protocol": "TCP"}]))));
+        assert!(lists_differ(&wanted, &with(json!([{"name": "valkey", "port": 6380}]))));
+        assert!(lists_differ(&wanted, &with(json!([{"name": "valkey", "port": 6379}, {"name": "own", "port": 1}]))));
+        assert!(lists_differ(&wanted, &with(json!([]))));
     }
 
     #[test]

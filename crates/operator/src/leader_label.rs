@@ -23,10 +23,10 @@ async fn write(client: &Client, namespace: &str, pod: &str, value: Value) {
     match pods.patch(pod, &PatchParams::default(), &patch).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            tracing::debug!(pod, "not in a pod; nothing to label")
+            tracing::debug!(pod, "not in a pod; nothing to label");
         }
         Err(error) => {
-            tracing::warn!(%error, "the pod cannot be labelled as leader; reports of sidecars will not arrive")
+            tracing::warn!(%error, "the pod cannot be labelled as leader; reports of sidecars will not arrive");
         }
     }
 }

@@ -24,8 +24,9 @@ const DURATION: Duration = Duration::from_secs(10);
 const RENEWAL: Duration = Duration::from_secs(3);
 /// How often somebody else looks whether the claim has ended.
 const PATROL: Duration = Duration::from_secs(2);
-/// What a leader keeps clear of the end of its claim: a write that is under way then must be over before another leads.
-const MARGIN: Duration = Duration::from_secs(2);
+/// How long a leader acts on a claim. Shorter than it lasts: a write that is under way at the end must be over before another
+/// leads.
+const TENURE: Duration = Duration::from_secs(8);
 
 /// A claim to lead that everybody who writes looks at.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +39,7 @@ impl Leadership {
     }
 
     fn claim(&self, since: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(since + DURATION - MARGIN);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(since + TENURE);
     }
 
     fn end(&self) {
@@ -210,7 +211,8 @@ mod tests {
         let now = Instant::now();
         leadership.claim(now);
         assert!(leadership.holds());
-        leadership.claim(now.checked_sub(DURATION - MARGIN).unwrap());
-        assert!(!leadership.holds(), "held until {MARGIN:?} before the end and not longer");
+        leadership.claim(now.checked_sub(TENURE).unwrap());
+        assert!(TENURE < DURATION);
+        assert!(!leadership.holds(), "acted upon for longer than {TENURE:?}");
     }
 }

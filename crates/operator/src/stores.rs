@@ -121,11 +121,8 @@ impl Stores {
 
     /// Every child of a cluster: its kind and metadata.
     pub fn children(&self, namespace: &str, cluster: &str) -> Vec<(&'static str, Metadata)> {
-        let of = |shelf: &Box<dyn Shelf>| {
-            let kind = shelf.kind();
-            shelf.of_cluster(namespace, cluster).into_iter().map(move |metadata| (kind, metadata)).collect::<Vec<_>>()
-        };
-        self.shelves.iter().flat_map(of).collect()
+        let shelves = self.shelves.iter().map(|shelf| (shelf.kind(), shelf.of_cluster(namespace, cluster)));
+        shelves.flat_map(|(kind, children)| children.into_iter().map(move |child| (kind, child))).collect()
     }
 
     pub fn pods_of(&self, namespace: &str, cluster: &str) -> Vec<Arc<Pod>> {

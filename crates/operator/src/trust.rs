@@ -50,12 +50,11 @@ pub async fn root(client: &Client, namespace: &str) -> Result<Authority, Error> 
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let secret = &ca.spec.ca_cert_secret_ref.name;
     let failed = |source| Error::Kubernetes { what: "the root's Secret", source };
-    let content = match secrets.get_opt(secret).await.map_err(failed)? {
-        Some(content) => content,
-        None => {
-            let made = generate(secret, ca.spec.valid_for_days)?;
-            created(secrets.create(&PostParams::default(), &made).await, &secrets, secret).await.map_err(failed)?
-        }
+    let content = if let Some(content) = secrets.get_opt(secret).await.map_err(failed)? {
+        content
+    } else {
+        let made = generate(secret, ca.spec.valid_for_days)?;
+        created(secrets.create(&PostParams::default(), &made).await, &secrets, secret).await.map_err(failed)?
     };
     let root = load(secret, &content)?;
     tell(&authorities, &ca, &root)

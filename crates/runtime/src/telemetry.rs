@@ -29,7 +29,13 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let filter = EnvFilter::builder().parse(level).map_err(|source| Error::Level { given: level.into(), source })?;
-    Ok(tracing_subscriber::fmt().json().flatten_event(true).with_env_filter(filter).with_writer(writer).finish())
+    Ok(tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_span_list(false)
+        .with_env_filter(filter)
+        .with_writer(writer)
+        .finish())
 }
 
 #[cfg(test)]

@@ -110,6 +110,8 @@ impl Commands {
             return Err("no server is held here".into());
         }
         self.context.released.send_replace(Released::ByOperator);
+        // Nobody is held any more, also while its container waits to be started again.
+        self.context.board.set(Phase::Unknown);
         Ok(())
     }
 }

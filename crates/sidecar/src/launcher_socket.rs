@@ -92,12 +92,21 @@ async fn converse(stream: UnixStream, context: &Context) -> io::Result<()> {
             info!(code, "the server ended");
             context.board.set(Phase::Unknown);
             context.outbox.send(Event::ServerExited { code });
+            hold_in_advance(context).await;
             Ok(())
         }
         None => {
             warn!(line, "the launcher said something unknown: is it of another version?");
             Ok(())
         }
+    }
+}
+
+/// Kubernetes may start the container again only after minutes. If the server would be held then, it is held from now on: it
+/// cannot start without our word, so its shard need not wait for it.
+async fn hold_in_advance(context: &Context) {
+    if let Err(error) = Guard::new(context).ask().await {
+        info!(%error, "whether the server will be held cannot be said yet");
     }
 }
 

@@ -35,7 +35,7 @@ pub async fn state(bench: &Bench, pod: &Pod) -> Result<String> {
     Err(refusal.context("no login to try")?)
 }
 
-/// The name of a pod of a StatefulSet.
+/// The name of a pod that has one.
 fn host_of(pod: &Pod) -> Option<String> {
     let (name, namespace) = (pod.metadata.name.as_ref()?, pod.metadata.namespace.as_ref()?);
     Some(format!("{name}.{}.{namespace}.svc", pod.spec.as_ref()?.subdomain.as_ref()?))

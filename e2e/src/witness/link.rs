@@ -23,7 +23,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// How long to wait between two attempts of ours.
 const BREATH: Duration = Duration::from_millis(20);
 /// How long a new connection to the whole cluster may take, dead nodes included.
-const RENEWAL: Duration = Duration::from_secs(2);
+const RENEWAL: Duration = Duration::from_secs(3);
 /// A write that took longer than this may have been sent more than once, whatever the reason was.
 const SUSPICIOUS: Duration = Duration::from_millis(250);
 

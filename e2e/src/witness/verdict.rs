@@ -53,19 +53,6 @@ pub struct Shard {
 
 impl Verdict {
     /// # Panics
-    /// Unless all but so many acknowledged writes were still there, and could be read: what a primary that is killed had not
-    /// sent to its replica yet is gone with it.
-    #[track_caller]
-    pub fn expect_lost_writes_at_most(&self, tail: u64) -> &Self {
-        assert!(
-            self.lost_in_all <= tail,
-            "{} acknowledged writes were lost, more than {tail}\n{self}",
-            self.lost_in_all
-        );
-        assert!(self.unread.is_empty(), "{} keys could not be read back\n{self}", self.unread.len());
-        self
-    }
-
     /// Unless every acknowledged write was still there, and could be read.
     #[track_caller]
     pub fn expect_no_lost_write(&self) -> &Self {
@@ -85,6 +72,20 @@ impl Verdict {
             self.unread.len(),
             self.read_back
         );
+        self
+    }
+
+    /// # Panics
+    /// Unless all but so many acknowledged writes were still there, and could be read: what a primary that is killed had not
+    /// sent to its replica yet is gone with it.
+    #[track_caller]
+    pub fn expect_lost_writes_at_most(&self, tail: u64) -> &Self {
+        assert!(
+            self.lost_in_all <= tail,
+            "{} acknowledged writes were lost, more than {tail}\n{self}",
+            self.lost_in_all
+        );
+        assert!(self.unread.is_empty(), "{} keys could not be read back\n{self}", self.unread.len());
         self
     }
 

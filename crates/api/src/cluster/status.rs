@@ -41,6 +41,9 @@ pub struct ClusterStatus {
     pub stateful_sets: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsStatus>,
+    /// When the cluster was whole for the first time. From then on it has data to lose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formed_at: Option<Time>,
     /// Where and how to connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<Endpoints>,

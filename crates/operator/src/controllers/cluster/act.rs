@@ -58,20 +58,21 @@ pub async fn carry_out(context: &Context, memory: &mut Memory, plan: &Plan) -> V
         for (member, channel, results) in join_all(calls).await {
             let results: Vec<Done> = results;
             memory.channels.extend(channel.map(|channel| (member, channel)));
-            for Done { step, failure } in &results {
-                match failure {
-                    None => {
-                        tracing::info!(action = step.action.name(), member = %member, reason = step.reason, "{}", step.action)
-                    }
-                    Some(error) => {
-                        tracing::warn!(action = step.action.name(), member = %member, reason = step.reason, error, "{}", step.action)
-                    }
-                }
-            }
+            results.iter().for_each(log);
             done.extend(results);
         }
     }
     done
+}
+
+fn log(Done { step, failure }: &Done) {
+    let Step { action, reason } = step;
+    match failure {
+        Some(error) => tracing::warn!(action = action.name(), member = %action.on(), reason, error, "{action}"),
+        // One for each pair of nodes: too many to read.
+        None if matches!(action, Action::Meet { .. }) => tracing::debug!(member = %action.on(), reason, "{action}"),
+        None => tracing::info!(action = action.name(), member = %action.on(), reason, "{action}"),
+    }
 }
 
 fn judged(steps: &[&Step], outcomes: &[Outcome]) -> Vec<Done> {

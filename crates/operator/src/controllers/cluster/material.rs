@@ -146,7 +146,8 @@ async fn passwords(home: Home<'_>, names: &ChildNames) -> Result<Passwords, Erro
 fn generated() -> Result<SecretString, Error> {
     let mut bytes = [0_u8; 32];
     ring::default_provider().secure_random.fill(&mut bytes).map_err(|_| Error::Random)?;
-    Ok(SecretString::from(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+    let digit = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or_default();
+    Ok(SecretString::from(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]).collect::<String>()))
 }
 
 /// A cluster's authority for one purpose. The whole of it lies with the operator; the cluster's namespace gets certificates only.
@@ -233,20 +234,17 @@ fn certificate(
         }
         _ => None,
     };
-    let (chain_pem, key, facts, until) = match kept {
-        Some((existing, facts, until)) => {
-            (String::from_utf8_lossy(existing.chain_pem).into_owned(), existing.key.clone(), facts, until)
-        }
-        None => {
-            let leaf = signer.authority().issue(&wanted, now)?;
-            let until = match valkey_pki::due(&leaf.facts, share, now) {
-                Renewal::Keep { until } => until,
-                Renewal::Renew(_) => now,
-            };
-            (leaf.chain_pem, leaf.key, leaf.facts, until)
-        }
+    let (chain, key, facts, until) = if let Some((existing, facts, until)) = kept {
+        (String::from_utf8_lossy(existing.chain_pem).into_owned(), existing.key.clone(), facts, until)
+    } else {
+        let leaf = signer.authority().issue(&wanted, now)?;
+        let until = match valkey_pki::due(&leaf.facts, share, now) {
+            Renewal::Keep { until } => until,
+            Renewal::Renew(_) => now,
+        };
+        (leaf.chain_pem, leaf.key, leaf.facts, until)
     };
-    let certificate = PodCertificate { pod, purpose: as_api(purpose), chain: chain_pem, key };
+    let certificate = PodCertificate { pod, purpose: as_api(purpose), chain, key };
     Ok((certificate, Issued { member, purpose, facts }, until))
 }
 

@@ -38,7 +38,7 @@ const RESYNC: Duration = Duration::from_mins(5);
 const RETRY: Duration = Duration::from_secs(2);
 /// How soon to look again while something is not as it should be and nothing was promised to wake us.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How soon to look for a Secret or ServiceAccount again that is missing.
+/// How soon to look again for something that the spec refers to and that is missing.
 const REFERENCE_PATROL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +89,7 @@ pub async fn reconcile(cluster: Arc<Watched>, context: Arc<Context>) -> Result<A
 }
 
 /// After a failed pass: later again. Conditions and events tell of it if it lasts.
+#[allow(clippy::needless_pass_by_value)] // the controller calls it so
 pub fn after_failure(cluster: Arc<Watched>, error: &Error, _: Arc<Context>) -> Action {
     tracing::warn!(cluster = cluster.name_any(), namespace = cluster.namespace(), reason = error.category(), %error, "a pass failed");
     Action::requeue(RETRY)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 use kube::ResourceExt;
 use valkey_api::ChildNames;
 use valkey_api::names::SIDECAR_PORT;
@@ -179,11 +179,11 @@ fn headless(
 /// Why a pod does not come up, in Kubernetes' own words, if it says so.
 pub fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
-    let unscheduled = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    // The scheduler also says so while it merely tries again; only this reason means that there is no place.
+    let unschedulable = |condition: &&PodCondition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    };
+    let unscheduled = status.conditions.iter().flatten().find(unschedulable);
     if let Some(condition) = unscheduled {
         return Some(format!("cannot be scheduled: {}", condition.message.clone().unwrap_or_default()));
     }

@@ -45,7 +45,10 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     let followers = live.iter().filter(|report| report.role == Role::Replica && report.link == ReplicaLink::Up);
     let ready = desired.members().filter(|member| node_state(seen, *member) == NodeState::Ready).count();
     let slots = masters.clone().fold(SlotSet::EMPTY, |all, report| all.union(&report.slots)).len();
-    let (phase, operation) = doing(plan, attention);
+    let healthy = plan.state == State::Healthy;
+    let formed_at = before.formed_at.clone().or_else(|| healthy.then_some(Time(now)));
+    let age = if formed_at.is_some() { Age::Formed } else { Age::New };
+    let (phase, operation) = doing(plan, attention, age);
     let mut status = ClusterStatus {
         phase: Some(phase),
         observed_generation: Some(generation),
@@ -58,6 +61,7 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         valkey_version: live.iter().map(|report| report.version).min().map(|version| version.to_string()),
         stateful_sets: checked.shards().map(|shard| names.stateful_set(shard)).collect(),
         tls: (checked.encryption == Encryption::Tls).then(|| tls(certificates_expire, now)),
+        formed_at,
         endpoints: Some(endpoints(names, namespace, checked.encryption)),
         operation,
         last_failure: failure(picture, before),
@@ -84,21 +88,16 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     let healthy = plan.state == State::Healthy;
     let words =
         if healthy { "all slots are served and every replica is in sync".into() } else { in_words(names, blemishes) };
-    set(ConditionType::Ready, healthy, reason_of(&plan.state), &words);
+    set(ConditionType::Ready, healthy, reason_of(&plan.state, age), &words);
     let working = matches!(plan.state, State::Working(_) | State::Waiting(_)) && attention == Attention::Managed;
     set(
         ConditionType::Progressing,
         working,
-        reason_of(&plan.state),
+        reason_of(&plan.state, age),
         progress(&plan.state).map_or("nothing to do", |p| &p.message),
     );
-    let formed = !matches!(progress(&plan.state), Some(Progress { operation: Work::Forming, .. }));
-    set(
-        ConditionType::Degraded,
-        formed && !healthy,
-        reason_of(&plan.state),
-        if formed && !healthy { &words } else { "" },
-    );
+    let degraded = age == Age::Formed && !healthy;
+    set(ConditionType::Degraded, degraded, reason_of(&plan.state, age), if degraded { &words } else { "" });
     if let Some(TlsStatus { certificate_status, .. }) = &status.tls {
         let valid = *certificate_status == CertificateStatus::Valid;
         let words =
@@ -113,20 +112,33 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
             Time(now),
         );
     }
-    if !plan.losses.is_empty() {
-        let words: Vec<_> = plan.losses.iter().map(ToString::to_string).collect();
+    let losses = losses(picture, before);
+    if !losses.is_empty() {
         let kind = ConditionType::DataLost;
         conditions::set(
             &mut status.conditions,
             kind,
             ConditionStatus::True,
             "CopiesGone",
-            &words.join("; "),
+            &losses,
             generation,
             Time(now),
         );
     }
     status
+}
+
+/// What is gone for good, in words. The planner has no memory, so a cluster that comes back blank as a whole looks like a new
+/// one to it; that it was there before is only known from what we said about it.
+fn losses(picture: &Picture<'_>, before: &ClusterStatus) -> String {
+    let told: Vec<_> = picture.plan.losses.iter().map(ToString::to_string).collect();
+    let everyone = picture.seen.topology.reports().count() == picture.desired.size();
+    let all_blank = everyone && picture.seen.topology.reports().all(|(_, report)| report.is_blank());
+    if before.formed_at.is_some() && all_blank {
+        "every node came back empty: all data is gone, and a new cluster is formed".into()
+    } else {
+        told.join("; ")
+    }
 }
 
 /// The status of a cluster whose spec is bad: whatever runs is left as it was, and so is what was said about it.
@@ -167,20 +179,33 @@ fn progress(state: &State) -> Option<&Progress> {
     }
 }
 
-pub fn reason_of(state: &State) -> &'static str {
+/// Whether a cluster was ever whole. One that was is never called new again, whatever became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    New,
+    Formed,
+}
+
+impl Age {
+    fn of_work(self, work: Work) -> Work {
+        if self == Self::Formed { Work::Healing } else { work }
+    }
+}
+
+fn reason_of(state: &State, age: Age) -> &'static str {
     match state {
         State::Healthy => "Healthy",
         State::Stuck(_) => "Stuck",
-        State::Working(progress) | State::Waiting(progress) => match progress.operation {
+        State::Working(progress) | State::Waiting(progress) => match age.of_work(progress.operation) {
             Work::Forming => "Forming",
             Work::Healing => "Healing",
         },
     }
 }
 
-fn doing(plan: &Plan, attention: Attention) -> (Phase, Option<Operation>) {
+fn doing(plan: &Plan, attention: Attention, age: Age) -> (Phase, Option<Operation>) {
     let operation = progress(&plan.state).map(|progress| Operation {
-        name: format!("{:?}", progress.operation),
+        name: format!("{:?}", age.of_work(progress.operation)),
         percent: (progress.of > 0).then(|| count(progress.done.saturating_mul(100) / progress.of)).flatten(),
         message: progress.message.clone(),
         waiting_for: progress.waiting_for.clone(),
@@ -189,7 +214,7 @@ fn doing(plan: &Plan, attention: Attention) -> (Phase, Option<Operation>) {
         _ if attention == Attention::Paused => Phase::Paused,
         State::Healthy => Phase::Running,
         State::Stuck(_) => Phase::Failed,
-        State::Working(progress) | State::Waiting(progress) => match progress.operation {
+        State::Working(progress) | State::Waiting(progress) => match age.of_work(progress.operation) {
             Work::Forming => Phase::Creating,
             Work::Healing => Phase::Degraded,
         },

@@ -1,7 +1,6 @@
 //! Events: what a human reads in `kubectl describe`, one line for each turn and each decision.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
@@ -30,11 +29,13 @@ impl Pass<'_> {
             match change {
                 Change::Created(_) => {}
                 Change::Updated((kind, name)) => {
-                    self.event(EventType::Normal, "Updated", "Apply", format!("{kind} {name} follows the spec")).await;
+                    let note = format!("{kind} {name} follows the spec");
+                    self.event_about(EventType::Normal, "Updated", "Apply", note, Some(self.child(kind, name))).await;
                 }
                 Change::PutBack((kind, name), difference) => {
                     let note = format!("{kind} {name} was changed by somebody else and is put back: {difference}");
-                    self.event(EventType::Warning, "DriftCorrected", "Apply", note).await;
+                    self.event_about(EventType::Warning, "DriftCorrected", "Apply", note, Some(self.child(kind, name)))
+                        .await;
                 }
                 Change::Removed((kind, name)) => {
                     self.event(EventType::Normal, "Removed", "Prune", format!("{kind} {name} is not wanted any more"))
@@ -53,7 +54,8 @@ impl Pass<'_> {
             let outcome = failure.as_ref().map_or_else(String::new, |failure| format!(" (failed: {failure})"));
             let note = format!("{}: {}{outcome}", step.action, step.reason);
             let kind = if failure.is_none() { EventType::Normal } else { EventType::Warning };
-            self.event(kind, step.action.name(), "Heal", note).await;
+            let pod = self.child("Pod", &format!("{}-{}", self.subject.name, step.action.on()));
+            self.event_about(kind, step.action.name(), "Heal", note, Some(pod)).await;
         }
     }
 
@@ -67,8 +69,6 @@ impl Pass<'_> {
             let changed = then.as_ref().is_none_or(|then| then.status != now.status || then.message != now.message);
             if now.status == "False" && changed {
                 self.event(EventType::Warning, "Rejected", "Validate", now.message).await;
-            } else if now.reason == "ValidWithWarnings" && changed {
-                self.event(EventType::Warning, "Warning", "Validate", now.message).await;
             } else if then.is_some_and(|then| then.status == "False") && now.status == "True" {
                 self.event(EventType::Normal, "Accepted", "Validate", "the spec is good now".into()).await;
             }
@@ -99,12 +99,33 @@ impl Pass<'_> {
     }
 
     async fn event(&self, type_: EventType, reason: &str, action: &str, note: String) {
+        self.event_about(type_, reason, action, note, None).await;
+    }
+
+    /// Events of the same reason about the same object are counted, not told again, so each child has its own.
+    async fn event_about(
+        &self,
+        type_: EventType,
+        reason: &str,
+        action: &str,
+        note: String,
+        secondary: Option<ObjectReference>,
+    ) {
         const LONGEST: usize = 1000; // Kubernetes refuses notes of more than 1 kB
         let note = note.chars().take(LONGEST).collect();
-        let event = Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None };
+        let event = Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary };
         let reference: ObjectReference = self.cluster.object_ref(&());
         if let Err(error) = self.context.recorder.publish(&event, &reference).await {
             tracing::warn!(%error, reason, "an event cannot be written");
+        }
+    }
+
+    fn child(&self, kind: &str, name: &str) -> ObjectReference {
+        ObjectReference {
+            kind: Some(kind.to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some(self.subject.namespace.clone()),
+            ..ObjectReference::default()
         }
     }
 
@@ -128,8 +149,7 @@ impl Pass<'_> {
                 return Ok(());
             }
         }
-        object.status =
-            Some(Topology { observed_at: topology.observed_at.clone().map(|Time(at)| Time(at)), ..topology.clone() });
+        object.status = Some(topology.clone());
         objects.patch_status(&owner.name, &params, &Patch::Apply(&object)).await.map_err(failed)?;
         memory.topology = Some(topology);
         Ok(())
