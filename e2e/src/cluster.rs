@@ -62,19 +62,22 @@ impl Cluster {
     /// Waits until the operator says Ready, checks that this is true in the eyes of every node, and says how long it took
     /// since the cluster was applied.
     pub async fn ready(&self, limit: Duration) -> Result<Duration> {
-        let is_ready = |cluster: &ValkeyCluster| {
-            let status = cluster.status.as_ref();
-            status.is_some_and(|status| conditions::is_true(&status.conditions, ConditionType::Ready))
-        };
-        self.bench
-            .objects::<ValkeyCluster>()
-            .named(&self.name)
-            .until_it("the cluster to be Ready", limit, is_ready)
-            .await?;
+        self.said_ready(limit).await?;
         let took = self.applied.elapsed();
         self.bench.remember_login(self.endpoint().await?);
         self.is_whole().await.context("the operator says Ready, and it is not true")?;
         Ok(took)
+    }
+
+    /// Waits until the operator says Ready.
+    pub async fn said_ready(&self, limit: Duration) -> Result<()> {
+        let is_ready = |cluster: &ValkeyCluster| {
+            let status = cluster.status.as_ref();
+            status.is_some_and(|status| conditions::is_true(&status.conditions, ConditionType::Ready))
+        };
+        let objects = self.bench.objects::<ValkeyCluster>();
+        objects.named(&self.name).until_it("the cluster to be Ready", limit, is_ready).await?;
+        Ok(())
     }
 
     /// Waits until a condition has a status, and returns its message.

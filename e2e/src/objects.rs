@@ -68,12 +68,6 @@ where
         Ok(())
     }
 
-    /// Deletes an object and leaves what it owns.
-    pub async fn delete_orphaning(&self, name: &str) -> Result<()> {
-        self.api.delete(name, &DeleteParams::orphan()).await.with_context(|| format!("cannot delete {name}"))?;
-        Ok(())
-    }
-
     /// Deletes all of the objects at once and without grace, as `kubectl delete --force` does.
     pub async fn delete_now(&self) -> Result<()> {
         let Self { api, fields, labels } = self;

@@ -35,15 +35,51 @@ impl CrashPoint {
     }
 }
 
+/// How often the API server was asked, the Lease apart. A quiet cluster must not move these numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    watches: AtomicU64,
+}
+
+impl Tally {
+    fn add<B>(&self, request: &Request<B>) {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let Counts { reads, writes, watches } = &*self.0;
+        let count = match *request.method() {
+            _ if is_watch => watches,
+            Method::GET | Method::HEAD => reads,
+            _ => writes,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// As Prometheus reads it.
+    pub fn metrics(&self) -> String {
+        let Counts { reads, writes, watches } = &*self.0;
+        let line = |kind, count: &AtomicU64| {
+            format!("valkey_operator_api_requests_total{{kind=\"{kind}\"}} {}\n", count.load(Ordering::Relaxed))
+        };
+        let head = "# HELP valkey_operator_api_requests_total Requests to the API server, the Lease apart.\n\
+                    # TYPE valkey_operator_api_requests_total counter\n";
+        [head.to_owned(), line("read", reads), line("write", writes), line("watch", watches)].concat()
+    }
+}
+
 /// A client whose writes fail while this process does not lead.
-pub fn client(config: Config, leadership: Leadership, crash: CrashPoint) -> kube::Result<Client> {
-    Ok(ClientBuilder::try_from(config)?.with_layer(&Gate { leadership, crash }).build())
+pub fn client(config: Config, leadership: Leadership, crash: CrashPoint, tally: Tally) -> kube::Result<Client> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Gate { leadership, crash, tally }).build())
 }
 
 #[derive(Clone, Debug)]
 struct Gate {
     leadership: Leadership,
     crash: CrashPoint,
+    tally: Tally,
 }
 
 impl<S> Layer<S> for Gate {
@@ -80,6 +116,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.gate.tally.add(&request);
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             let answer = self.inner.call(request);
             return Box::pin(async move { answer.await.map_err(Into::into) });
@@ -93,5 +130,33 @@ where
             crash.written();
             answer
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_writes_and_watches_are_told_apart() {
+        let tally = Tally::default();
+        for (method, uri) in [
+            (Method::GET, "/api/v1/pods"),
+            (Method::GET, "/api/v1/pods?watch=true&resourceVersion=1"),
+            (Method::PATCH, "/api/v1/pods/a"),
+            (Method::DELETE, "/api/v1/pods/a"),
+        ] {
+            tally.add(&Request::builder().method(method).uri(uri).body(()).unwrap());
+        }
+        let told = tally.metrics();
+        for (kind, count) in [("read", 1), ("write", 2), ("watch", 1)] {
+            assert!(told.contains(&format!("{{kind=\"{kind}\"}} {count}\n")), "{told}");
+        }
+    }
+
+    #[test]
+    fn without_a_number_nothing_crashes() {
+        CrashPoint::after(None).written();
+        CrashPoint::after(Some(2)).written();
     }
 }

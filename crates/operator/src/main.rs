@@ -16,6 +16,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use axum::Router;
+use axum::routing::get;
 use clap::Parser;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -25,12 +27,12 @@ use kube::{Client, Config};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use valkey_pki::{Authority, TrustDomain};
-use valkey_rpc::{Credentials, Dialer, Reloadable, ServerTls, serve_reports};
+use valkey_rpc::{Credentials, Dialer, Refusals, Reloadable, ServerTls, serve_reports};
 use valkey_runtime::process::{Options, Process};
 
 use crate::context::{Context, Settings};
 use crate::controllers::cluster;
-use crate::guarded_client::CrashPoint;
+use crate::guarded_client::{CrashPoint, Tally};
 use crate::leadership::Candidate;
 use crate::stores::{Scope, Wake};
 
@@ -73,8 +75,11 @@ async fn main() -> Result<()> {
     let stop = process.stop.clone();
     // A replica is ready as soon as it could take over.
     process.readiness.ready();
-    let (probes, work) = tokio::join!(process.serve(), async {
-        let outcome = run(args, stop.clone()).await;
+    let (tally, refusals) = (Tally::default(), Refusals::default());
+    let counted = (tally.clone(), refusals.clone());
+    let metrics = Router::new().route("/metrics", get(async move || metrics(&counted.0, &counted.1)));
+    let (probes, work) = tokio::join!(process.serve_with(metrics), async {
+        let outcome = run(args, stop.clone(), tally, refusals).await;
         stop.cancel();
         outcome
     });
@@ -82,22 +87,36 @@ async fn main() -> Result<()> {
     Ok(probes?)
 }
 
-async fn run(args: Args, stop: CancellationToken) -> Result<()> {
+/// As Prometheus reads it.
+fn metrics(tally: &Tally, refusals: &Refusals) -> String {
+    let refused = refusals.count();
+    format!(
+        "{}# HELP valkey_operator_refused_peers_total Peers that were not who they had to be, and reports for others.\n\
+         # TYPE valkey_operator_refused_peers_total counter\nvalkey_operator_refused_peers_total {refused}\n",
+        tally.metrics()
+    )
+}
+
+async fn run(args: Args, stop: CancellationToken, tally: Tally, refusals: Refusals) -> Result<()> {
     let config = Config::infer().await.context("no Kubernetes to talk to: run in a pod, or set KUBECONFIG")?;
     let plain = Client::try_from(config.clone())?;
-    crd::ensure_ours(&plain).await?;
-    leader_label::remove(&plain, &args.namespace, &args.pod).await;
     let mut candidate = Candidate::new(plain.clone(), &args.namespace, &args.pod);
+    let wait = async {
+        crd::ensure_ours(&plain).await?;
+        leader_label::remove(&plain, &args.namespace, &args.pod).await;
+        candidate.lead().await;
+        anyhow::Ok(())
+    };
     tokio::select! {
-        () = candidate.lead() => {}
+        led = wait => led?,
         () = stop.cancelled() => return Ok(()),
     }
     let crash = CrashPoint::after(args.crash_after_writes);
-    let client = guarded_client::client(config, candidate.leadership(), crash.clone())?;
+    let client = guarded_client::client(config, candidate.leadership(), crash.clone(), tally)?;
     let done = CancellationToken::new();
     let lease = tokio::spawn(candidate.keep(done.clone()));
     let outcome = tokio::select! {
-        outcome = lead(&args, &plain, client, crash) => outcome,
+        outcome = lead(&args, &plain, client, crash, refusals) => outcome,
         () = stop.cancelled() => Ok(()),
         lost = lease => bail!("the Lease is lost ({lost:?}); another replica leads now, this one starts again"),
     };
@@ -106,7 +125,7 @@ async fn run(args: Args, stop: CancellationToken) -> Result<()> {
 }
 
 /// Everything that only the leader does. Returns only with an error.
-async fn lead(args: &Args, plain: &Client, client: Client, crash: CrashPoint) -> Result<()> {
+async fn lead(args: &Args, plain: &Client, client: Client, crash: CrashPoint, refusals: Refusals) -> Result<()> {
     let root = Arc::new(trust::root(&client, &args.namespace).await?);
     let credentials = Reloadable::new(operator_credentials(&root, args)?);
     leader_label::set(plain, &args.namespace, &args.pod).await;
@@ -114,7 +133,7 @@ async fn lead(args: &Args, plain: &Client, client: Client, crash: CrashPoint) ->
         .await
         .with_context(|| format!("cannot listen at {}", args.reports_addr))?;
     let (desk, mut woken) = reports::desk(args.trust_domain.clone());
-    let tls = ServerTls::new(credentials.clone(), reports::admits_pods(args.trust_domain.clone()));
+    let tls = ServerTls::new(credentials.clone(), reports::admits_pods(args.trust_domain.clone())).counting(refusals);
 
     let scopes = match args.watch_namespaces.as_slice() {
         [] => vec![Scope::All],

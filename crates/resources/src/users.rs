@@ -35,8 +35,9 @@ const REPLICATOR_RULE: &str = "-@all +psync +replconf +ping";
 const REPLICATOR_RULE_ATOMIC: &str =
     "~* -@all +psync +replconf +ping +cluster|syncslots +select +@write -flushall -flushdb";
 
-/// Everything that applications do, and the harmless part of what is counted as dangerous.
-const APP_RULE: &str = "~* &* +@all -@admin -@dangerous +info +role +keys +sort +flushdb +flushall +config|get";
+/// Everything that applications do, and the harmless part of what is counted as dangerous. Not `CONFIG GET`: it would show the
+/// password of the replication user.
+const APP_RULE: &str = "~* &* +@all -@admin -@dangerous +info +role +keys +sort +flushdb +flushall";
 
 /// The `aclfile`, one user per line.
 pub fn users_acl(cluster: &CheckedCluster, passwords: &Passwords) -> SecretString {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::testing::{Ca, FOREIGN_POD, OPERATOR, POD, admitting};
 use crate::tls::identity;
-use crate::{Credentials, Reloadable, ServerTls};
+use crate::{Credentials, Refusals, Reloadable, ServerTls};
 
 struct Desk(mpsc::UnboundedSender<Report>);
 
@@ -32,33 +32,36 @@ fn report(pod: &str, event: Event) -> Report {
     Report { namespace: "shop".into(), cluster: "orders".into(), pod: pod.into(), event, summary: Some(summary) }
 }
 
-async fn running(credentials: Reloadable<Credentials>) -> (ReportUrl, mpsc::UnboundedReceiver<Report>) {
+async fn running(credentials: Reloadable<Credentials>) -> (ReportUrl, mpsc::UnboundedReceiver<Report>, Refusals) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
     let (sender, taken) = mpsc::unbounded_channel();
-    let tls = ServerTls::new(credentials, |_| Ok(()));
+    let refusals = Refusals::default();
+    let tls = ServerTls::new(credentials, |_| Ok(())).counting(refusals.clone());
     tokio::spawn(async move { serve_reports(&listener, &tls, Arc::new(Desk(sender))).await });
-    (url, taken)
+    (url, taken, refusals)
 }
 
 #[tokio::test]
 async fn a_pod_reports_for_itself_and_for_nobody_else() {
     let ca = Ca::new();
-    let (url, mut taken) = running(ca.issue(OPERATOR)).await;
+    let (url, mut taken, refusals) = running(ca.issue(OPERATOR)).await;
     let reporter = Reporter::new(url, ca.issue(POD), OPERATOR.into());
     for event in [Event::ServerUp, Event::ServerExited { code: 137 }, Event::Held { reason: "no data".into() }] {
         let said = report("orders-0-0", event);
         reporter.post(&said).await.unwrap();
         assert_eq!(taken.recv().await, Some(said));
     }
+    assert_eq!(refusals.count(), 0);
     let error = reporter.post(&report("orders-0-1", Event::Heartbeat)).await.unwrap_err();
     assert!(error.to_string().contains("403") && error.to_string().contains("is not orders-0-1"), "{error}");
+    assert_eq!(refusals.count(), 1);
 }
 
 #[tokio::test]
 async fn nothing_is_reported_to_somebody_who_is_not_the_operator() {
     let ca = Ca::new();
-    let (url, mut taken) = running(ca.issue(FOREIGN_POD)).await;
+    let (url, mut taken, _) = running(ca.issue(FOREIGN_POD)).await;
     let reporter = Reporter::new(url, ca.issue(POD), OPERATOR.into());
     let error = reporter.post(&report("orders-0-0", Event::Heartbeat)).await.unwrap_err();
     assert!(error.to_string().contains("others-0-0 answers where"), "{error}");

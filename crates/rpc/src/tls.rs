@@ -121,6 +121,12 @@ impl ServerTls {
         Self { credentials, admit: Arc::new(admit), refusals: Refusals::default() }
     }
 
+    /// Counts where somebody else looks too.
+    #[must_use]
+    pub fn counting(self, refusals: Refusals) -> Self {
+        Self { refusals, ..self }
+    }
+
     /// Made anew for each connection, so that what was reloaded counts from the next one on.
     pub(crate) fn config(&self, protocol: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
         let credentials = self.credentials.get();

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use valkey_engine::{Entry, Error, Login, Node, PeerTls, PeerTlsError, Route};
 use valkey_model::NodeReport;
 use valkey_planner::guard::Released;
+use valkey_rpc::Refusals;
 
 use crate::conf::{self, Listener};
 use crate::mounts::Mounts;
@@ -27,6 +28,8 @@ pub struct Context {
     pub outbox: Outbox,
     /// Whether the operator lets a held server start.
     pub released: watch::Sender<Released>,
+    /// Who asked for the operator's place and was turned away.
+    pub refusals: Refusals,
     /// What the server has read. `None` if we were restarted beside it.
     in_use: Mutex<Option<Prepared>>,
 }
@@ -45,7 +48,8 @@ pub enum ReachError {
 impl Context {
     pub fn new(pod: Pod, mounts: Mounts, run: RunDir, data: PathBuf, outbox: Outbox) -> Self {
         let released = watch::Sender::new(Released::NotYet);
-        Self { pod, mounts, run, data, board: Board::default(), outbox, released, in_use: Mutex::new(None) }
+        let (board, refusals) = (Board::default(), Refusals::default());
+        Self { pod, mounts, run, data, board, outbox, released, refusals, in_use: Mutex::new(None) }
     }
 
     /// A connection to the server of this pod. The password is read anew each time, since it may have been changed.

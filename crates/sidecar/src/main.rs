@@ -14,6 +14,7 @@ mod guard;
 mod handover;
 mod install;
 mod launcher_socket;
+mod metrics;
 mod mounts;
 mod operator;
 mod pod;

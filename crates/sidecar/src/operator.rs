@@ -30,7 +30,8 @@ pub async fn talk(context: Arc<Context>, wire: Wire) {
         Ok(caller) if caller == operator => Ok(()),
         Ok(caller) => Err(Refusal(format!("{caller} is not the operator"))),
         Err(error) => Err(Refusal(error.to_string())),
-    });
+    })
+    .counting(context.refusals.clone());
     let commands = Arc::new(Commands { context: context.clone(), credentials: credentials.clone() });
     if let Some((url, events)) = reports {
         tokio::spawn(report(context.clone(), Reporter::new(url, credentials.clone(), name), events));

@@ -18,7 +18,7 @@ use crate::pod::Pod;
 use crate::prepare::RunDir;
 use crate::reports::Outbox;
 use crate::watch::watch;
-use crate::{launcher_socket, probes};
+use crate::{launcher_socket, metrics, probes};
 
 /// Looks after the server until told to end. That comes after the server's own end, so there is nothing to wait for then.
 pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
@@ -48,5 +48,5 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     });
     tokio::spawn(talk(context.clone(), wire));
     process.readiness.ready();
-    Ok(process.serve_with(probes::routes(context)).await?)
+    Ok(process.serve_with(probes::routes(context.clone()).merge(metrics::routes(context))).await?)
 }

@@ -1,4 +1,4 @@
-use valkey_testkit::process::expect_good_manners_with;
+use valkey_testkit::process::{Program, expect_good_manners};
 
 #[test]
 fn the_program_has_the_manners_of_a_process_in_a_pod() -> anyhow::Result<()> {
@@ -19,6 +19,6 @@ fn the_program_has_the_manners_of_a_process_in_a_pod() -> anyhow::Result<()> {
         &data_dir,
         &mounts,
     ];
-    let program = env!("CARGO_BIN_EXE_valkey-sidecar");
-    expect_good_manners_with(program, &arguments, env!("CARGO_PKG_VERSION"))
+    let (path, version) = (env!("CARGO_BIN_EXE_valkey-sidecar"), env!("CARGO_PKG_VERSION"));
+    expect_good_manners(Program { path, version, arguments: &arguments, environment: &[] })
 }

@@ -6,15 +6,21 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Starts the program and expects that it says where it listens, answers probes, and ends cleanly when told to.
-pub fn expect_good_manners(program: &str, version: &str) -> Result<()> {
-    expect_good_manners_with(program, &[], version)
+/// A program of ours and what it needs to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    pub path: &'a str,
+    pub version: &'a str,
+    pub arguments: &'a [&'a str],
+    pub environment: &'a [(&'a str, &'a str)],
 }
 
-/// The same for a program that needs some arguments to run.
-pub fn expect_good_manners_with(program: &str, arguments: &[&str], version: &str) -> Result<()> {
+/// Starts the program and expects that it says where it listens, answers probes, and ends cleanly when told to.
+pub fn expect_good_manners(program: Program<'_>) -> Result<()> {
+    let Program { path: program, version, arguments, environment } = program;
     let mut process = Command::new(program)
         .args(arguments)
+        .envs(environment.iter().copied())
         .args(["--health-addr", "127.0.0.1:0"])
         .env_remove("RUST_LOG")
         .stderr(Stdio::piped())

@@ -57,6 +57,7 @@ async fn collect(bench: &Bench, folder: &Folder) {
         async { folder.keep("volumes.yaml", in_time(objects::volumes(bench)).await) },
         objects::all(bench, folder),
         logs(bench, folder, &pods),
+        operator_logs(bench, folder),
         valkey_nodes(bench, folder, &pods),
         async {
             if !pods.is_empty() {
@@ -69,6 +70,18 @@ async fn collect(bench: &Bench, folder: &Folder) {
 async fn logs(bench: &Bench, folder: &Folder, pods: &[Pod]) {
     let wanted = pods.iter().flat_map(pods::logs_of);
     join_all(wanted.map(async |log| folder.keep(&log.file(), in_time(log.read(bench)).await))).await;
+}
+
+async fn operator_logs(bench: &Bench, folder: &Folder) {
+    match in_time(pods::operators(bench)).await {
+        Ok(operators) => {
+            let reading = operators.iter().map(async |pod| {
+                folder.keep(&format!("operator-{pod}.log"), in_time(pods::operator_log(bench, pod)).await);
+            });
+            join_all(reading).await;
+        }
+        Err(error) => folder.keep("operator.log", Err(error)),
+    }
 }
 
 async fn valkey_nodes(bench: &Bench, folder: &Folder, pods: &[Pod]) {

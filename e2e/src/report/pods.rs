@@ -4,13 +4,16 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use kube::api::LogParams;
+use kube::api::{ListParams, LogParams};
 use kube::{Api, ResourceExt};
 
 use crate::bench::Bench;
 
 /// The end of a log is where the trouble is.
 const LINES: i64 = 5000;
+/// Where the operator runs. It works for all tests at once, so only the latest part of its log is about this one.
+const OPERATOR: &str = "valkey-operator-system";
+const LATEST: i64 = 600; // seconds
 
 /// A pod in the words of `kubectl describe`, but shorter.
 pub fn describe(pod: &Pod) -> String {
@@ -108,6 +111,19 @@ impl Log {
         };
         Ok(pods.logs(&self.pod, &params).await?)
     }
+}
+
+/// The pods of the operator, which are in nobody's namespace but their own.
+pub async fn operators(bench: &Bench) -> Result<Vec<String>> {
+    let pods: Api<Pod> = Api::namespaced(bench.client().clone(), OPERATOR);
+    Ok(pods.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect())
+}
+
+/// What an operator said of late.
+pub async fn operator_log(bench: &Bench, pod: &str) -> Result<String> {
+    let pods: Api<Pod> = Api::namespaced(bench.client().clone(), OPERATOR);
+    let params = LogParams { tail_lines: Some(LINES), since_seconds: Some(LATEST), ..LogParams::default() };
+    Ok(pods.logs(pod, &params).await?)
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ async fn what_somebody_changes_or_deletes_is_put_back(k: Bench) -> Result<()> {
 
     let sets = k.objects::<StatefulSet>();
     let before = sets.get("orders-1").await?.uid();
-    sets.delete_orphaning("orders-1").await?;
+    sets.delete("orders-1").await?;
     k.objects::<StatefulSet>()
         .named("orders-1")
         .until_it("the StatefulSet to come back", secs(20), |set| set.uid() != before)

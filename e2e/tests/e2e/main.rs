@@ -5,9 +5,12 @@
 mod addons;
 mod bench;
 mod crashes;
+mod features;
 mod formation;
 mod helper;
+mod losses;
 mod nodes;
+mod security;
 mod tls;
 mod volumes;
 mod witness;

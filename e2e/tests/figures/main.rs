@@ -2,6 +2,8 @@
 //!
 //! Figures of one run on one machine: the ratios travel, the seconds do not. Nothing here fails because it is slow.
 
+mod operator;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,6 +13,8 @@ use e2e::{Bench, PlainCluster, eventually, ms, secs};
 async fn figures(k: Bench) -> Result<()> {
     let rounds: usize = std::env::var("BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(5);
     let (mut one, mut six, mut by_hand, mut by_us) = (vec![], vec![], vec![], vec![]);
+    let (mut operated, mut without_volumes, mut large, mut late) = (vec![], vec![], vec![], vec![]);
+    let (mut small_operator, mut sidecar) = (0.0_f64, 0.0_f64);
     for round in 0..rounds {
         println!("round {} of {rounds}", round + 1);
         one.push(PlainCluster::of(&k, &format!("one-{round}")).shards(1).replicas(0).start_pods().await?.1);
@@ -19,21 +23,53 @@ async fn figures(k: Bench) -> Result<()> {
         by_hand.push(hand.pods_ready + hand.formation);
         let quick = PlainCluster::of(&k, &format!("quick-{round}")).start().await?;
         by_us.push(quick.timings.pods_ready + quick.timings.formation);
+        let ours = operator::formation(&k, &format!("ours-{round}"), "{}").await?;
+        operated.push(ours.whole);
+        late.push(ours.late);
+        small_operator = small_operator.max(operator::resident_megabytes(&["valkey-operator --health-addr"])?);
+        sidecar = sidecar.max(operator::resident_megabytes(&["valkey-sidecar run"])?);
+        let cache = operator::formation(&k, &format!("cache-{round}"), "{persistence: {enabled: false}}").await?;
+        without_volumes.push(cache.whole);
+        operator::remove(&k, &format!("ours-{round}")).await?;
+        operator::remove(&k, &format!("cache-{round}")).await?;
+        if round < LARGE_ROUNDS {
+            let wide = "{masterCount: 10, replicasPerMaster: 2, persistence: {enabled: false}}";
+            large.push(operator::formation(&k, &format!("large-{round}"), wide).await?.whole);
+            operator::remove(&k, &format!("large-{round}")).await?;
+        }
         for name in ["one", "six", "hand", "quick"] {
             remove(&k, &format!("{name}-{round}")).await?;
         }
     }
     let (pauses, noise) = handovers(&k, rounds).await?;
+    let kept = e2e::Cluster::apply(&k, "kept", "{}").await?;
+    kept.ready(secs(60)).await?;
+    let (reads, writes) = operator::quiet_minute(&k).await?;
+    let many = operator::many(&k, MANY).await?;
 
     println!("\n| figure | median | least | most | ratio |\n|---|---|---|---|---|");
     let base = row("one pod: applied → ready", &mut one, None);
     row("six-pod StatefulSet: applied → ready", &mut six, Some(("one pod", base)));
     let base = row("3×1 by hand (valkey-cli, stock settings): applied → healthy", &mut by_hand, None);
     row("3×1 by direct commands: applied → healthy", &mut by_us, Some(("by hand", base)));
+    let ours = row("3×1 by the operator, `spec: {}`: applied → healthy", &mut operated, Some(("by hand", base)));
+    let cache =
+        row("3×1 by the operator, without volumes: applied → healthy", &mut without_volumes, Some(("by hand", base)));
+    row("10×2 by the operator, without volumes: applied → healthy", &mut large, Some(("3×1 without volumes", cache)));
+    row("healthy → `Ready=True` (`spec: {}`)", &mut late, Some(("applied → healthy", ours)));
     let base = row("longest gap of an idle timer (the machine's noise)", &mut [noise], None);
     row("write pause of CLUSTER FAILOVER", &mut pauses.clone(), Some(("noise", base)));
+    println!("\n| figure | |\n|---|---|");
+    println!("| operator, resident, one or two clusters | {small_operator:.1} MB |");
+    println!("| operator, resident, {MANY} more clusters of one node | {many:.1} MB |");
+    println!("| sidecar, resident, the largest | {sidecar:.1} MB |");
+    println!("| API requests in a quiet minute, Lease apart | {reads} reads, {writes} writes |");
     Ok(())
 }
+
+/// Thirty pods take their time on two cores.
+const LARGE_ROUNDS: usize = 2;
+const MANY: usize = 20;
 
 async fn remove(k: &Bench, name: &str) -> Result<()> {
     use k8s_openapi::api::apps::v1::StatefulSet;

@@ -47,7 +47,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("valkey-launcher", &[]),
     ("valkey-cli", &["valkey-model", "valkey-api", "valkey-runtime"]),
     (TESTKIT, &["valkey-model", "valkey-api", "valkey-planner", "valkey-resources"]),
-    ("e2e", &[TESTKIT, "e2e-macros", "valkey-model", "valkey-api"]),
+    ("e2e", &[TESTKIT, "e2e-macros", "valkey-model", "valkey-api", "valkey-pki", "valkey-rpc"]),
     ("e2e-macros", &[]),
     ("xtask", &[]),
     ("codegen", &["valkey-api"]),

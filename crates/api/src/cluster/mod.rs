@@ -90,6 +90,12 @@ pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Opera
          (has(oldSelf.persistence) && has(oldSelf.persistence.size) ? oldSelf.persistence.size : '1Gi')"
     ).message(
         "spec.persistence.size cannot change yet: growing volumes comes with a later release; create a new cluster"
+    ).field_path(".persistence"),
+    validation = Rule::new(
+        "(has(self.persistence) && has(self.persistence.retain) ? self.persistence.retain : 'Delete') == \
+         (has(oldSelf.persistence) && has(oldSelf.persistence.retain) ? oldSelf.persistence.retain : 'Delete')"
+    ).message(
+        "spec.persistence.retain cannot change yet: it is written on each volume when that is made; create a new cluster"
     ).field_path(".persistence")
 )]
 #[serde(rename_all = "camelCase")]

@@ -32,6 +32,20 @@ pub struct Owner {
     pub uid: String,
 }
 
+impl Owner {
+    pub(crate) fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: ValkeyCluster::api_version(&()).into(),
+            kind: ValkeyCluster::kind(&()).into(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            // Nothing of ours holds up the deletion of a cluster.
+            block_owner_deletion: Some(false),
+        }
+    }
+}
+
 /// What the operator tells its sidecars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
@@ -120,15 +134,7 @@ pub fn child_meta(owner: &Owner, name: String, component: Component) -> ObjectMe
         namespace: Some(owner.namespace.clone()),
         labels: Some(labels::common(&owner.name, component)),
         annotations: Some(marks.map(|(key, value)| (key.into(), value.into())).into()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: ValkeyCluster::api_version(&()).into(),
-            kind: ValkeyCluster::kind(&()).into(),
-            name: owner.name.clone(),
-            uid: owner.uid.clone(),
-            controller: Some(true),
-            // The operator, not the garbage collector, decides in which order a cluster goes.
-            block_owner_deletion: Some(false),
-        }]),
+        owner_references: Some(vec![owner.reference()]),
         ..Default::default()
     }
 }

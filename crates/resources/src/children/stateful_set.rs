@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use valkey_api::cluster::Retain;
 use valkey_api::labels::{self, Component};
 use valkey_model::ShardIndex;
 
@@ -30,8 +31,8 @@ pub fn shard(
             service_name: Some(cluster.names.nodes_service()),
             selector: LabelSelector { match_labels: Some(selector), ..Default::default() },
             template: template(cluster, wiring, shard)?,
-            volume_claim_templates: cluster.storage.as_ref().map(|storage| vec![claim(cluster, shard, storage)]),
-            persistent_volume_claim_retention_policy: cluster.storage.as_ref().map(retention),
+            volume_claim_templates: cluster.storage.as_ref().map(|storage| vec![claim(cluster, owner, shard, storage)]),
+            persistent_volume_claim_retention_policy: cluster.storage.as_ref().map(|_| never_with_the_set()),
             // Nodes find together when all are there; one after the other would wait for readiness that cannot come.
             pod_management_policy: Some("Parallel".into()),
             // The operator replaces pods, since only it knows who leads.
@@ -54,11 +55,21 @@ fn template(cluster: &CheckedCluster, wiring: &Wiring, shard: ShardIndex) -> Res
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) })
 }
 
-fn claim(cluster: &CheckedCluster, shard: ShardIndex, storage: &Storage) -> PersistentVolumeClaim {
+/// A volume that is to go with the cluster is owned by the cluster, from the moment it is made.
+///
+/// Not by its `StatefulSet`, as Kubernetes' own policy would have it: whoever deletes a set by hand would delete the data of the
+/// shard with it. And Kubernetes would write that owner right after it made the claim, just when the scheduler writes to it
+/// too, which costs the pod a second.
+fn claim(cluster: &CheckedCluster, owner: &Owner, shard: ShardIndex, storage: &Storage) -> PersistentVolumeClaim {
+    let owners = match storage.retain {
+        Retain::Delete => Some(vec![owner.reference()]),
+        Retain::Retain => None,
+    };
     PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(pod::DATA_VOLUME.into()),
             labels: Some(labels::of_shard(cluster.names.cluster(), shard)),
+            owner_references: owners,
             ..Default::default()
         },
         spec: Some(PersistentVolumeClaimSpec {
@@ -74,10 +85,10 @@ fn claim(cluster: &CheckedCluster, shard: ShardIndex, storage: &Storage) -> Pers
     }
 }
 
-/// A smaller set never deletes a volume: what is on it may be the last copy.
-fn retention(storage: &Storage) -> StatefulSetPersistentVolumeClaimRetentionPolicy {
+/// Neither a set that is gone nor a smaller one takes a volume along: what is on it may be the last copy.
+fn never_with_the_set() -> StatefulSetPersistentVolumeClaimRetentionPolicy {
     StatefulSetPersistentVolumeClaimRetentionPolicy {
-        when_deleted: Some(storage.retain.as_str().into()),
+        when_deleted: Some("Retain".into()),
         when_scaled: Some("Retain".into()),
     }
 }

@@ -12,7 +12,7 @@ use valkey_model::{Action, Member, Sighting, Step};
 use valkey_planner::Plan;
 use valkey_rpc::Outcome;
 
-use super::observe::Seen;
+use super::observe::{Seen, has_started, trouble};
 use crate::context::{Context, Memory};
 
 /// A step that was tried, and what came of it.
@@ -113,7 +113,9 @@ pub async fn label_roles(context: &Context, namespace: &str, seen: &Seen) -> kub
 pub fn outdated(seen: &Seen, templates: &BTreeMap<Member, String>) -> Vec<Member> {
     let old = |(member, pod): (&Member, &std::sync::Arc<Pod>)| {
         let wanted = templates.get(member)?;
-        let stuck = *seen.topology.sighting(*member) == Sighting::Starting && super::observe::trouble(pod).is_some();
+        // A node tells late that it cannot get an image, so a pod that runs nothing yet counts as well.
+        let idle = !has_started(pod) || trouble(pod).is_some();
+        let stuck = *seen.topology.sighting(*member) == Sighting::Starting && idle;
         let other = pod.annotations().get(labels::TEMPLATE) != Some(wanted);
         (stuck && other && pod.metadata.deletion_timestamp.is_none()).then_some(*member)
     };

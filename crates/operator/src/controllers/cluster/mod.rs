@@ -145,10 +145,17 @@ impl Pass<'_> {
         };
         let seen = observe(self.context, memory, &checked.names, &self.subject.namespace, desired).await;
         let plan = plan(desired, &seen.topology);
+        // A loss is said before it is given up: a crash in between must not hide it.
+        let loses = !plan.losses.is_empty() || status::is_blank_again(&before, desired, &seen);
+        if loses {
+            self.report(memory, &before, &checked, desired, &seen, &plan, attention).await?;
+        }
         if attention == Attention::Managed {
             self.act(memory, &seen, &plan, &templates).await?;
         }
-        self.report(memory, &before, &checked, desired, &seen, &plan, attention).await?;
+        if !loses {
+            self.report(memory, &before, &checked, desired, &seen, &plan, attention).await?;
+        }
         if plan.state == State::Healthy {
             memory.channels.clear();
         }
@@ -269,7 +276,8 @@ impl Pass<'_> {
         };
         let status = status::status(&picture, before);
         let topology = status::topology(&checked.names, desired, seen, now);
-        self.tell(memory, before, status).await?;
+        self.tell(memory, before, status.clone()).await?;
+        self.tell_losses(before, &status, &checked.names, plan).await;
         self.tell_topology(memory, topology).await
     }
 

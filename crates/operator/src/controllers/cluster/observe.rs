@@ -144,11 +144,15 @@ fn sidecar_address(pod: &Pod) -> Option<IpAddr> {
 
 /// A sidecar that does not answer while no server was ever started beside it has nothing to hide; any other may.
 fn unanswered(pod: &Pod) -> Sighting {
-    let started = container(pod, VALKEY_CONTAINER).is_some_and(|valkey| {
+    if has_started(pod) { Sighting::Unreachable } else { Sighting::Starting }
+}
+
+/// Whether a server ever ran in this pod.
+pub fn has_started(pod: &Pod) -> bool {
+    container(pod, VALKEY_CONTAINER).is_some_and(|valkey| {
         let state = valkey.state.as_ref();
         valkey.restart_count > 0 || state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
-    });
-    if started { Sighting::Unreachable } else { Sighting::Starting }
+    })
 }
 
 fn spot(context: &Context, pod: &Pod) -> Option<Spot> {

@@ -1,7 +1,7 @@
 //! The last step: what to say. A plain function of what was wanted, seen and done.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use valkey_api::cluster::{CertificateStatus, Endpoints, LastFailure, Operation, TlsStatus};
 use valkey_api::names::VALKEY_PORT;
 use valkey_api::topology::{Node, NodeRole, NodeState, Topology};
@@ -114,32 +114,45 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     }
     let losses = losses(picture, before);
     if !losses.is_empty() {
-        let kind = ConditionType::DataLost;
-        conditions::set(
-            &mut status.conditions,
-            kind,
-            ConditionStatus::True,
-            "CopiesGone",
-            &losses,
-            generation,
-            Time(now),
-        );
+        say_lost(&mut status.conditions, losses, generation, Time(now));
     }
     status
 }
 
-/// What is gone for good, in words. The planner has no memory, so a cluster that comes back blank as a whole looks like a new
-/// one to it; that it was there before is only known from what we said about it.
-fn losses(picture: &Picture<'_>, before: &ClusterStatus) -> String {
-    let told: Vec<_> = picture.plan.losses.iter().map(ToString::to_string).collect();
-    let everyone = picture.seen.topology.reports().count() == picture.desired.size();
-    let all_blank = everyone && picture.seen.topology.reports().all(|(_, report)| report.is_blank());
-    if before.formed_at.is_some() && all_blank {
-        "every node came back empty: all data is gone, and a new cluster is formed".into()
-    } else {
-        told.join("; ")
+/// What is gone for good, in words.
+fn losses(picture: &Picture<'_>, before: &ClusterStatus) -> Vec<String> {
+    if is_blank_again(before, picture.desired, picture.seen) {
+        return vec!["every node came back empty: all data is gone, and a new cluster is formed".into()];
     }
+    picture.plan.losses.iter().map(ToString::to_string).collect()
 }
+
+/// The planner has no memory, so a cluster that comes back blank as a whole looks like a new one to it; that it was there
+/// before is only known from what we said about it.
+pub fn is_blank_again(before: &ClusterStatus, desired: Desired, seen: &Seen) -> bool {
+    let everyone = seen.topology.reports().count() == desired.size();
+    before.formed_at.is_some() && everyone && seen.topology.reports().all(|(_, report)| report.is_blank())
+}
+
+/// Shards are given up one after the other, so what is lost is added to what was said since the cluster was whole. What is
+/// lost after that is another accident, with a time of its own.
+fn say_lost(conditions: &mut Vec<Condition>, mut losses: Vec<String>, generation: i64, now: Time) {
+    let kind = ConditionType::DataLost;
+    let since = conditions::get(conditions, ConditionType::Ready).map(|ready| ready.last_transition_time.clone());
+    let said = conditions::get(conditions, kind).filter(|said| Some(&said.last_transition_time) >= since.as_ref());
+    match said.map(|said| said.message.split(SEPARATOR).map(str::to_owned).collect::<Vec<_>>()) {
+        Some(mut words) => {
+            losses.retain(|loss| !words.contains(loss));
+            words.append(&mut losses);
+            losses = words;
+        }
+        None => conditions.retain(|condition| condition.type_ != kind.as_str()),
+    }
+    let words = losses.join(SEPARATOR);
+    conditions::set(conditions, kind, ConditionStatus::True, "CopiesGone", &words, generation, now);
+}
+
+const SEPARATOR: &str = "; ";
 
 /// The status of a cluster whose spec is bad: whatever runs is left as it was, and so is what was said about it.
 pub fn refused(errors: &SpecErrors, generation: i64, before: &ClusterStatus, now: Timestamp) -> ClusterStatus {
@@ -340,3 +353,7 @@ fn leader_offset(seen: &Seen, shard: ShardIndex) -> Option<u64> {
     };
     seen.topology.reports().find(leads).map(|(_, report)| report.offset)
 }
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

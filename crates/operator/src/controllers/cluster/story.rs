@@ -5,8 +5,9 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
 use valkey_api::topology::Topology;
-use valkey_api::{ClusterStatus, ConditionType, ValkeyClusterStatus, conditions, labels};
+use valkey_api::{ChildNames, ClusterStatus, ConditionType, ValkeyClusterStatus, conditions, labels};
 use valkey_model::Action;
+use valkey_planner::Plan;
 use valkey_resources::child_meta;
 
 use super::act::Done;
@@ -73,11 +74,6 @@ impl Pass<'_> {
                 self.event(EventType::Normal, "Accepted", "Validate", "the spec is good now".into()).await;
             }
         }
-        if let Some(lost) = message(after, ConditionType::DataLost)
-            .filter(|lost| Some(lost) != message(before, ConditionType::DataLost).as_ref())
-        {
-            self.event(EventType::Warning, "DataLost", "Heal", lost).await;
-        }
         if let Some(failure) = &after.last_failure
             && before.last_failure.as_ref().map(|failure| &failure.message) != Some(&failure.message)
             && failure.reason != "InvalidSpec"
@@ -95,6 +91,30 @@ impl Pass<'_> {
             };
             let doing = after.operation.as_ref().map_or(words, |operation| operation.message.clone());
             self.event(kind, phase.as_str(), "Observe", doing).await;
+        }
+    }
+
+    /// What is lost, told once for each accident and shard.
+    pub(super) async fn tell_losses(
+        &self,
+        before: &ClusterStatus,
+        after: &ClusterStatus,
+        names: &ChildNames,
+        plan: &Plan,
+    ) {
+        let said = |status: &ClusterStatus| conditions::get(&status.conditions, ConditionType::DataLost).cloned();
+        let news = said(after).filter(|now| {
+            said(before).is_none_or(|then| {
+                (&then.message, &then.last_transition_time) != (&now.message, &now.last_transition_time)
+            })
+        });
+        let Some(news) = news else { return };
+        if plan.losses.is_empty() {
+            self.event(EventType::Warning, "DataLost", "Heal", news.message).await;
+        }
+        for loss in &plan.losses {
+            let set = self.child("StatefulSet", &names.stateful_set(loss.shard));
+            self.event_about(EventType::Warning, "DataLost", "Heal", loss.to_string(), Some(set)).await;
         }
     }
 
