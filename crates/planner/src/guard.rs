@@ -120,7 +120,9 @@ fn harmless(launch: &Launch) -> Option<GoReason> {
         Role::Replica => Some(GoReason::WasReplica),
         Role::Primary if slots.is_empty() => Some(GoReason::HadNoSlots),
         Role::Primary if launch.data == LocalData::Complete => Some(GoReason::DataComplete),
-        Role::Primary if replicas.is_empty() => Some(GoReason::HadNoReplicas),
+        // One that comes back with nothing is held even then: a replica that it has not heard of may have its data, and if
+        // there is none the operator must have the time to say that the data is gone.
+        Role::Primary if replicas.is_empty() && launch.data != LocalData::Gone => Some(GoReason::HadNoReplicas),
         Role::Primary => None,
     }
 }

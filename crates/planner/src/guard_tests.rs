@@ -35,7 +35,7 @@ fn who_can_do_no_harm_starts_at_once() {
         (Launch { was: None, data: LocalData::Gone }, GoReason::FirstStart),
         (with(&|past| past.role = Role::Replica), GoReason::WasReplica),
         (with(&|past| past.slots = SlotSet::EMPTY), GoReason::HadNoSlots),
-        (with(&|past| past.replicas.clear()), GoReason::HadNoReplicas),
+        (Launch { data: LocalData::Old, ..with(&|past| past.replicas.clear()) }, GoReason::HadNoReplicas),
         (primary(LocalData::Complete), GoReason::DataComplete),
     ] {
         assert_eq!(judge_at(&launch, &[replica_with(true)], 0), Verdict::Go(reason), "{reason}");
@@ -53,6 +53,14 @@ fn a_primary_without_its_data_waits_for_its_replicas() {
             Verdict::Go(GoReason::NobodyHasMore)
         );
     }
+}
+
+#[test]
+fn a_primary_that_comes_back_with_nothing_waits_also_if_it_knows_of_no_replica() {
+    let mut launch = primary(LocalData::Gone);
+    launch.was.iter_mut().for_each(|past| past.replicas.clear());
+    assert_eq!(judge_at(&launch, &[], 59), Verdict::Hold(HoldReason::WaitingForReplicas));
+    assert_eq!(judge_at(&launch, &[], 60), Verdict::Go(GoReason::NobodyHasMore));
 }
 
 #[test]

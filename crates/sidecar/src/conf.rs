@@ -71,6 +71,12 @@ pub fn logs_writes(text: &str) -> bool {
     setting(text, "appendonly").is_some_and(|value| value.eq_ignore_ascii_case("yes"))
 }
 
+/// Whether the data goes to disk from time to time. Without it a snapshot on disk is a leftover of somebody else's data: the
+/// server wrote it down while it copied its primary.
+pub fn saves_snapshots(text: &str) -> bool {
+    setting(text, "save").is_none_or(|value| !value.is_empty())
+}
+
 /// The value of a setting; of several lines the last one counts.
 fn setting<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = text.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));

@@ -103,7 +103,8 @@ fn past(table: &Table) -> Past {
 /// With a log of writes the server reads that and nothing else, so a snapshot beside it does not count.
 fn local_data(folder: &Path, conf: &str) -> io::Result<LocalData> {
     if !conf::logs_writes(conf) {
-        return Ok(if folder.join("dump.rdb").exists() { LocalData::Old } else { LocalData::Gone });
+        let snapshot = conf::saves_snapshots(conf) && folder.join("dump.rdb").exists();
+        return Ok(if snapshot { LocalData::Old } else { LocalData::Gone });
     }
     let logs = match std::fs::read_dir(folder.join("appendonlydir")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LocalData::Gone),

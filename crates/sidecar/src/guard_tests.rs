@@ -46,6 +46,7 @@ fn only_what_the_server_will_read_counts_as_data() {
     assert_eq!((data(log), data(snapshot)), (LocalData::Gone, LocalData::Gone));
     fs::write(folder.path().join("dump.rdb"), "").unwrap();
     assert_eq!((data(log), data(snapshot)), (LocalData::Gone, LocalData::Old));
+    assert_eq!(data("appendonly \"no\"\nsave \"\""), LocalData::Gone, "a leftover");
     fs::create_dir(folder.path().join("appendonlydir")).unwrap();
     assert_eq!(data(log), LocalData::Gone);
     fs::write(folder.path().join("appendonlydir/appendonly.aof.manifest"), "").unwrap();

@@ -68,6 +68,20 @@ async fn the_only_server_that_survives_keeps_the_data_of_its_shard(k: Bench) -> 
 }
 
 #[e2e::test]
+async fn a_shard_whose_servers_are_all_killed_is_given_up_alone(k: Bench) -> Result<()> {
+    let cache = filled(&k, CACHE).await?;
+    let keys = cache.command::<u64>("cache-0-0", &["DBSIZE"]).await?;
+    let since = Instant::now();
+    kill(&k, &["cache-1-0".into(), "cache-1-1".into()]).await?;
+    let said = cache.until_condition(ConditionType::DataLost, "True", secs(90)).await?;
+    cache.ready(secs(90)).await?;
+    println!("ready {:.2?} after both servers of shard 1 were killed: {said}", since.elapsed());
+    assert_eq!(said, "shard 1 lost its data: all copies are gone");
+    assert_eq!(cache.command::<u64>("cache-0-0", &["DBSIZE"]).await?, keys, "shard 0 lost keys as well");
+    works(&cache).await
+}
+
+#[e2e::test]
 async fn a_killed_primary_with_snapshots_only_does_not_bring_an_old_one_back(k: Bench) -> Result<()> {
     let spec = "{persistence: {aof: {enabled: false}, rdb: {save: \"1 1\"}}}";
     let shop = Cluster::apply(&k, "shop", spec).await?;
@@ -127,4 +141,14 @@ async fn told_losses(k: &Bench) -> Result<Vec<String>> {
     let events = k.objects::<Event>().list().await?;
     let losses = events.into_iter().filter(|event| event.reason.as_deref() == Some("DataLost"));
     Ok(losses.filter_map(|event| event.note).collect())
+}
+
+#[e2e::test]
+async fn a_server_without_replicas_and_without_a_disk_takes_its_data_along_and_it_is_said(k: Bench) -> Result<()> {
+    let alone = Cluster::apply(&k, "alone", "{replicasPerMaster: 0, persistence: {enabled: false}}").await?;
+    alone.ready(secs(60)).await?;
+    k.exec("alone-1-0", &["sh", "-c", "kill -9 $(pidof valkey-server)"]).await?;
+    let said = alone.until_condition(ConditionType::DataLost, "True", secs(60)).await?;
+    assert!(said.contains("shard 1"), "{said}");
+    alone.until_whole(secs(60)).await
 }

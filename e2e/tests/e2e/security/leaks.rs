@@ -39,6 +39,8 @@ async fn no_secret_shows_outside_of_secrets(k: Bench) -> Result<()> {
     for places in &hay {
         assert_eq!(found(&needles, places), <[String; 0]>::default());
     }
+    let asked = orders.command::<redis::Value>("orders-0-0", &["CONFIG", "GET", "*auth*"]).await;
+    assert!(asked.is_err(), "an application reads the configuration, with passwords in it");
 
     // And whoever lets something slip is caught.
     let password = orders.connection().await?.remove("password").context("no password")?;
