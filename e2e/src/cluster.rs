@@ -1,13 +1,16 @@
 //! A `ValkeyCluster`, as its user knows it: what `kubectl apply` takes, what status says, what the connection Secret gives.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use redis::{FromRedisValue, cmd};
 use secrecy::SecretString;
+use tokio::sync::OnceCell;
 use valkey_api::{ConditionType, ValkeyCluster, ValkeyClusterStatus, conditions};
 
 use crate::bench::Bench;
@@ -24,6 +27,8 @@ pub struct Cluster {
     bench: Bench,
     name: String,
     applied: Instant,
+    /// The way in, which is the same as long as the cluster lives. Asking for it each time would be the larger part of a test.
+    login: Arc<OnceCell<Endpoint>>,
 }
 
 /// What a node says about the cluster it is in.
@@ -42,7 +47,7 @@ impl Cluster {
         let manifest =
             format!("apiVersion: valkey.io/v1alpha1\nkind: ValkeyCluster\nmetadata: {{name: {name}}}\nspec: {spec}\n");
         bench.apply(&manifest).await?;
-        Ok(Self { bench: bench.clone(), name: name.to_owned(), applied })
+        Ok(Self { bench: bench.clone(), name: name.to_owned(), applied, login: Arc::default() })
     }
 
     pub fn name(&self) -> &str {
@@ -109,6 +114,10 @@ impl Cluster {
 
     /// A way in, from the connection Secret alone.
     pub async fn endpoint(&self) -> Result<Endpoint> {
+        self.login.get_or_try_init(async || self.read_endpoint().await).await.cloned()
+    }
+
+    async fn read_endpoint(&self) -> Result<Endpoint> {
         let said = self.connection().await?;
         let entry = |key: &str| said.get(key).with_context(|| format!("the connection Secret has no {key}"));
         Ok(Endpoint {
@@ -139,15 +148,16 @@ impl Cluster {
 
     /// What every pod's node says.
     pub async fn views(&self) -> Result<Vec<View>> {
-        let mut views = Vec::new();
-        for pod in self.pods().await? {
-            let pod = pod.name_any();
-            let info: String = self.command(&pod, &["CLUSTER", "INFO"]).await?;
-            let nodes: String = self.command(&pod, &["CLUSTER", "NODES"]).await?;
-            let replication: String = self.command(&pod, &["INFO", "replication"]).await?;
-            views.push(View { pod, info: fields(&info), nodes, replication: fields(&replication) });
-        }
-        Ok(views)
+        let pods = self.pods().await?;
+        try_join_all(pods.iter().map(|pod| self.view(pod.name_any()))).await
+    }
+
+    async fn view(&self, pod: String) -> Result<View> {
+        let mut node = self.endpoint().await?.node(self.host(&pod), Duration::from_secs(2)).await?;
+        let mut ask = redis::pipe();
+        ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES").cmd("INFO").arg("replication");
+        let (info, nodes, replication): (String, String, String) = ask.query_async(&mut node).await?;
+        Ok(View { pod, info: fields(&info), nodes, replication: fields(&replication) })
     }
 
     /// All slots served, every replica in sync, no node unknown or failing, in the eyes of every node.

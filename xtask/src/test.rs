@@ -22,7 +22,7 @@ pub enum Suite {
 /// The cluster that tests run on: not the one that a developer may be looking at.
 const CLUSTER: &str = "test";
 /// Most of a test's time is waiting; more at once than this only makes each of them slower on two cores.
-const TOGETHER: &str = "3";
+const TOGETHER: &str = "2";
 /// Tests that compare the whole machine before and after bear no company.
 const ALONE: &str = "1";
 

@@ -7,7 +7,7 @@ use e2e::{Bench, Cluster, Endpoint, eventually, ms, secs};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use kube::ResourceExt;
-use valkey_api::topology::NodeRole;
+use valkey_api::topology::{Node, NodeRole};
 use valkey_api::{ConditionType, Phase, ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyCluster};
 
 #[e2e::test]
@@ -166,26 +166,43 @@ async fn all_pods_lost_at_once_with_all_addresses_new_come_back_with_every_key(k
 
 #[e2e::test]
 async fn a_killed_primary_without_persistence_never_takes_its_replica_s_data_along(k: Bench) -> Result<()> {
-    let cache = Cluster::apply(&k, "cache", "{persistence: {enabled: false}}").await?;
+    kill_primaries(&k, 3).await
+}
+
+#[e2e::test(minutes = 40)]
+#[ignore = "long: Kubernetes waits longer with each restart of a container"]
+async fn twenty_killed_primaries_without_persistence_never_take_their_replicas_data_along(k: Bench) -> Result<()> {
+    kill_primaries(&k, 20).await
+}
+
+/// Kills one primary after the other under the witness, each time when the cluster is whole again.
+async fn kill_primaries(k: &Bench, rounds: usize) -> Result<()> {
+    let cache = Cluster::apply(k, "cache", "{persistence: {enabled: false}}").await?;
     cache.ready(secs(60)).await?;
     let witness = cache.witness().await?.rate(500).start().await?;
-    for round in 0..3 {
+    for round in 0..rounds {
         witness.writes_in_every_shard(200, secs(30)).await?;
-        let primary = cache.primaries().await?.into_iter().next().context("nobody leads")?;
+        let primaries = cache.primaries().await?;
+        let primary = primaries.get(round % primaries.len()).context("nobody leads")?;
         // Process 1 is the launcher, which cannot be killed from inside; the server is its child.
-        k.exec(&primary, &["sh", "-c", "kill -9 $(pidof valkey-server)"]).await?;
+        k.exec(primary, &["sh", "-c", "kill -9 $(pidof valkey-server)"]).await?;
         eventually("another one to lead", secs(30), async || {
-            let now = cache.primaries().await?;
-            ensure!(!now.contains(&primary) && now.len() == 3, "round {round}: {primary} was killed; leading: {now:?}");
+            let topology = cache.topology().await?.status.context("no topology")?;
+            let leads = |node: &Node| node.role == Some(NodeRole::Primary) && node.slots.is_some();
+            let leading: Vec<_> = topology.nodes.iter().filter(|node| leads(node)).map(|node| &node.pod).collect();
+            ensure!(
+                !leading.contains(&primary) && leading.len() == 3,
+                "round {round}: {primary} was killed; leading: {leading:?}"
+            );
             Ok(())
         })
         .await?;
-        cache.until_whole(secs(60)).await?;
+        cache.until_whole(secs(200)).await?;
     }
     let verdict = witness.stop().await?;
     println!("{verdict}");
     // The asynchronous tail may be lost with a killed primary; what its replica had may not.
-    verdict.expect_lost_writes_at_most(3 * 20);
+    verdict.expect_lost_writes_at_most(20 * u64::try_from(rounds)?);
     Ok(())
 }
 
