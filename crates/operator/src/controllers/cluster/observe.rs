@@ -180,6 +180,12 @@ fn headless(
         .collect()
 }
 
+/// Whether Kubernetes sends clients to the pod.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 /// Why a pod does not come up, in Kubernetes' own words, if it says so.
 pub fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;

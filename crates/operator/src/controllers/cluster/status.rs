@@ -10,7 +10,7 @@ use valkey_model::{Blemish, Desired, Member, NodeReport, ReplicaLink, Role, Shar
 use valkey_planner::{Operation as Work, Plan, Progress, State};
 use valkey_resources::{CheckedCluster, Encryption, SpecErrors};
 
-use super::observe::{Seen, trouble};
+use super::observe::{Seen, is_ready, trouble};
 
 /// Everything that a status is made of.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     let healthy = plan.state == State::Healthy;
     let formed_at = before.formed_at.clone().or_else(|| healthy.then_some(Time(now)));
     let age = if formed_at.is_some() { Age::Formed } else { Age::New };
-    let (phase, operation) = doing(plan, attention, age);
+    let reach = reach(picture, before);
+    let (phase, operation) = doing(plan, attention, age, reach);
     let mut status = ClusterStatus {
         phase: Some(phase),
         observed_generation: Some(generation),
@@ -86,9 +87,12 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     };
     set(ConditionType::Accepted, true, reason, &words);
     let healthy = plan.state == State::Healthy;
-    let words =
-        if healthy { "all slots are served and every replica is in sync".into() } else { in_words(names, blemishes) };
-    set(ConditionType::Ready, healthy, reason_of(&plan.state, age), &words);
+    let words = match (healthy, reach) {
+        (true, Reach::Open) => "all slots are served and every replica is in sync".into(),
+        (true, Reach::Opening) => OPENING.into(),
+        (false, _) => in_words(names, blemishes),
+    };
+    set(ConditionType::Ready, healthy && reach == Reach::Open, reason_of(&plan.state, age), &words);
     let working = matches!(plan.state, State::Working(_) | State::Waiting(_)) && attention == Attention::Managed;
     set(
         ConditionType::Progressing,
@@ -192,6 +196,23 @@ fn progress(state: &State) -> Option<&Progress> {
     }
 }
 
+/// Whether clients that come through the Service find a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Open,
+    /// The nodes are ready, but Kubernetes has not heard it from all of its probes yet.
+    Opening,
+}
+
+/// Asked only on the way to Ready: a probe that fails later takes its pod out of the Service, and the cluster works on.
+fn reach(picture: &Picture<'_>, before: &ClusterStatus) -> Reach {
+    let was_open = conditions::is_true(&before.conditions, ConditionType::Ready);
+    let ready = picture.seen.pods.values().filter(|pod| is_ready(pod)).count();
+    if was_open || ready >= picture.desired.size() { Reach::Open } else { Reach::Opening }
+}
+
+const OPENING: &str = "all nodes are ready; waiting until Kubernetes has heard it and lets clients in";
+
 /// Whether a cluster was ever whole. One that was is never called new again, whatever became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
@@ -216,15 +237,21 @@ fn reason_of(state: &State, age: Age) -> &'static str {
     }
 }
 
-fn doing(plan: &Plan, attention: Attention, age: Age) -> (Phase, Option<Operation>) {
+fn doing(plan: &Plan, attention: Attention, age: Age, reach: Reach) -> (Phase, Option<Operation>) {
     let operation = progress(&plan.state).map(|progress| Operation {
         name: format!("{:?}", age.of_work(progress.operation)),
         percent: (progress.of > 0).then(|| count(progress.done.saturating_mul(100) / progress.of)).flatten(),
         message: progress.message.clone(),
         waiting_for: progress.waiting_for.clone(),
     });
+    let operation = operation.or_else(|| {
+        let opening = plan.state == State::Healthy && reach == Reach::Opening;
+        let name = format!("{:?}", Work::Forming);
+        opening.then(|| Operation { name, percent: Some(100), message: OPENING.into(), waiting_for: None })
+    });
     let phase = match &plan.state {
         _ if attention == Attention::Paused => Phase::Paused,
+        State::Healthy if reach == Reach::Opening => Phase::Creating,
         State::Healthy => Phase::Running,
         State::Stuck(_) => Phase::Failed,
         State::Working(progress) | State::Waiting(progress) => match age.of_work(progress.operation) {

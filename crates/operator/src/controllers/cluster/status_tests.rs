@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use valkey_model::{NodeId, Observation, SlotSet, Version, partition};
 use valkey_planner::plan;
 use valkey_resources::{References, check};
@@ -78,7 +80,13 @@ fn whole() -> Observation {
 }
 
 fn seen(topology: Observation) -> Seen {
-    Seen { topology, pods: BTreeMap::new(), certificates: BTreeMap::new() }
+    let pods = topology.reports().map(|(member, _)| (member, ready_pod("True"))).collect();
+    Seen { topology, pods, certificates: BTreeMap::new() }
+}
+
+fn ready_pod(ready: &str) -> Arc<Pod> {
+    let status = serde_json::json!({"conditions": [{"type": "Ready", "status": ready}]});
+    Arc::new(Pod { status: Some(serde_json::from_value(status).unwrap()), ..Pod::default() })
 }
 
 fn at(second: i64) -> Timestamp {
@@ -86,7 +94,10 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn told(topology: Observation, before: &ClusterStatus, attention: Attention, now: Timestamp) -> ClusterStatus {
-    let seen = seen(topology);
+    told_of(&seen(topology), before, attention, now)
+}
+
+fn told_of(seen: &Seen, before: &ClusterStatus, attention: Attention, now: Timestamp) -> ClusterStatus {
     let plan = plan(DESIRED, &seen.topology);
     let blemishes = valkey_model::blemishes(DESIRED, &seen.topology);
     let checked = checked(serde_json::json!({}));
@@ -95,7 +106,7 @@ fn told(topology: Observation, before: &ClusterStatus, attention: Attention, now
         namespace: "shop",
         generation: 1,
         desired: DESIRED,
-        seen: &seen,
+        seen,
         plan: &plan,
         blemishes: &blemishes,
         attention,
@@ -120,6 +131,20 @@ fn a_whole_cluster_is_ready_and_says_where_it_is() {
     assert_eq!(condition(&status, ConditionType::Degraded).0, "False");
     assert_eq!(status.formed_at, Some(Time(at(10))));
     assert_eq!(status.endpoints.unwrap().host, "orders.shop.svc");
+}
+
+#[test]
+fn it_is_ready_when_clients_get_in_and_stays_so_while_it_is_whole() {
+    let with = |ready: &str| {
+        let seen = seen(whole());
+        let pods = seen.pods.keys().map(|member| (*member, ready_pod(ready))).collect();
+        Seen { pods, ..seen }
+    };
+    let opening = told_of(&with("False"), &ClusterStatus::default(), Attention::Managed, at(10));
+    assert_eq!((opening.phase, condition(&opening, ConditionType::Ready).0.as_str()), (Some(Phase::Creating), "False"));
+    let open = told_of(&with("True"), &opening, Attention::Managed, at(11));
+    assert_eq!((open.phase, condition(&open, ConditionType::Ready).0.as_str()), (Some(Phase::Running), "True"));
+    assert_eq!(told_of(&with("False"), &open, Attention::Managed, at(12)), open);
 }
 
 #[test]
