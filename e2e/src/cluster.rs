@@ -20,6 +20,8 @@ use crate::wait::eventually;
 use crate::witness::{self, Witness};
 
 const PORT: u16 = 6379;
+/// How long a node may take to answer on a machine that starts dozens of pods meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A cluster that was applied, in the test's own namespace.
 #[derive(Clone, Debug)]
@@ -141,7 +143,7 @@ impl Cluster {
 
     /// Asks one node.
     pub async fn command<T: FromRedisValue>(&self, pod: &str, words: &[&str]) -> Result<T> {
-        let mut node = self.endpoint().await?.node(self.host(pod), Duration::from_secs(2)).await?;
+        let mut node = self.endpoint().await?.node(self.host(pod), PATIENCE).await?;
         let [first, rest @ ..] = words else { anyhow::bail!("no command") };
         Ok(cmd(first).arg(rest).query_async(&mut node).await?)
     }
@@ -153,7 +155,7 @@ impl Cluster {
     }
 
     async fn view(&self, pod: String) -> Result<View> {
-        let mut node = self.endpoint().await?.node(self.host(&pod), Duration::from_secs(2)).await?;
+        let mut node = self.endpoint().await?.node(self.host(&pod), PATIENCE).await?;
         let mut ask = redis::pipe();
         ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES").cmd("INFO").arg("replication");
         let (info, nodes, replication): (String, String, String) = ask.query_async(&mut node).await?;

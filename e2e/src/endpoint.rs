@@ -108,9 +108,8 @@ impl Endpoint {
     /// A connection to one node, for commands that are meant for it alone.
     pub async fn node(&self, node: impl Into<Host>, patience: Duration) -> Result<MultiplexedConnection> {
         let node = node.into();
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience.min(CONNECT)))
-            .set_response_timeout(Some(patience));
+        let mut config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(patience)).set_response_timeout(Some(patience));
         if let Some(dns) = self.dns {
             config = config.set_dns_resolver(dns);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use redis::aio::ConnectionLike;
 use redis::cluster_async::ClusterConnection;
-use redis::{Cmd, RedisError, RedisResult, Value, cmd};
+use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value, cmd};
 use tokio::sync::RwLock;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -95,8 +95,17 @@ pub struct Failure {
 impl Link {
     pub async fn open(endpoint: Arc<Endpoint>, atlas: Arc<Atlas>, patience: Duration) -> Result<Self> {
         let seeds = atlas.known(&endpoint.seeds);
-        let connection =
-            connect(&endpoint, &seeds).await.with_context(|| format!("no cluster client can be made for {seeds:?}"))?;
+        // An application that starts tries for as long as it would later on.
+        let end = Instant::now() + patience;
+        let connection = loop {
+            match connect(&endpoint, &seeds).await {
+                Ok(connection) => break connection,
+                Err(error) if Instant::now() > end || error.kind() == ErrorKind::AuthenticationFailed => {
+                    return Err(error).with_context(|| format!("no cluster client can be made for {seeds:?}"));
+                }
+                Err(_) => sleep(BREATH).await,
+            }
+        };
         Ok(Self { endpoint, atlas, patience, current: RwLock::new(Current { edition: 0, connection }) })
     }
 
