@@ -67,3 +67,15 @@ fn only_what_a_running_server_does_not_take_is_a_reason_to_restart() {
     assert_ne!(of("{}"), of("{config: {databases: '4'}}"));
     assert_ne!(of("{valkeyImage: {tag: 8.1.4}}"), of("{valkeyImage: {tag: 8.1.4}, config: {io-threads: '2'}}"));
 }
+
+#[test]
+fn a_larger_cluster_takes_more_time_to_believe_in_itself() {
+    for (spec, expected) in [
+        ("{}", "1000"),
+        ("{masterCount: 10, replicasPerMaster: 2}", "3000"),
+        ("{masterCount: 100, replicasPerMaster: 2}", "4000"),
+        ("{masterCount: 10, replicasPerMaster: 2, config: {cluster-node-timeout: \"2000\"}}", "2000"),
+    ] {
+        assert_eq!(first_start_conf(&checked(spec)), format!("cluster-node-timeout \"{expected}\"\n"), "{spec}");
+    }
+}

@@ -8,16 +8,7 @@ use crate::pod::Pod;
 
 /// The user as which a replica follows its primary.
 const REPLICATOR: &str = "replicator";
-/// A cluster forms as fast as its nodes suspect each other. The operator sets the real value afterwards.
-const FORMATION_TIMEOUT_MS: u32 = 1000;
 const DEFAULT_PORT: u16 = 6379;
-
-/// Whether the server has been part of a cluster before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    First,
-    Again,
-}
 
 /// Where the server listens, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +26,7 @@ impl Listener {
 }
 
 /// The text for all pods with this pod's own lines at its end, where they win.
-pub fn for_pod(common: &str, pod: &Pod, replication_password: &SecretString, start: Start) -> SecretString {
+pub fn for_pod(common: &str, pod: &Pod, replication_password: &SecretString) -> SecretString {
     let mut text = common.trim_end().to_owned();
     let mut add = |name: &str, value: &str| {
         let _ = write!(text, "\n{name} {}", quoted(value)); // writing to a String cannot fail
@@ -45,9 +36,6 @@ pub fn for_pod(common: &str, pod: &Pod, replication_password: &SecretString, sta
     add("cluster-announce-human-nodename", &pod.name);
     for (name, value) in replication(replication_password) {
         add(name, value);
-    }
-    if start == Start::First {
-        add("cluster-node-timeout", &FORMATION_TIMEOUT_MS.to_string());
     }
     text.push('\n');
     text.into()
@@ -107,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_pods_own_lines_come_last() {
-        let text = for_pod(COMMON, &pod(), &"a\"b\\c".to_owned().into(), Start::Again);
+        let text = for_pod(COMMON, &pod(), &"a\"b\\c".to_owned().into());
         let lines: Vec<_> = text.expose_secret().lines().skip(4).collect();
         assert_eq!(
             lines,
@@ -119,15 +107,6 @@ mod tests {
                 "primaryauth \"a\\\"b\\\\c\"",
             ]
         );
-    }
-
-    #[test]
-    fn only_a_first_start_has_the_short_time_out() {
-        let timeout = |start| {
-            let text = for_pod(COMMON, &pod(), &"secret".to_owned().into(), start);
-            setting(text.expose_secret(), "cluster-node-timeout").unwrap().to_owned()
-        };
-        assert_eq!((timeout(Start::First), timeout(Start::Again)), ("1000".into(), "5000".into()));
     }
 
     #[test]

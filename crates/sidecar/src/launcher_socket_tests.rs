@@ -44,6 +44,7 @@ impl Fixture {
         }
         for (name, content) in [
             ("config/valkey.conf", "port 1\nappendonly no\n"),
+            ("config/first-start.conf", ""),
             ("users/users.acl", ""),
             ("users/admin-password", "admin"),
             ("users/replication-password", "replica"),

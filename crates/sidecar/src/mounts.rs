@@ -45,6 +45,11 @@ impl Mounts {
         text(&self.config.join("valkey.conf"))
     }
 
+    /// What is added to it for a server that was never part of a cluster.
+    pub fn first_start_conf(&self) -> io::Result<String> {
+        text(&self.config.join("first-start.conf"))
+    }
+
     pub fn users(&self) -> io::Result<SecretString> {
         Ok(text(&self.users.join("users.acl"))?.into())
     }

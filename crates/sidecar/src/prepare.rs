@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::conf::{self, Listener, Start};
+use crate::conf::{self, Listener};
 use crate::files::{PRIVATE, replace};
 use crate::mounts::{Keypair, Mounts};
 use crate::pod::Pod;
@@ -45,8 +45,11 @@ impl RunDir {
 
     /// Everything for the next start of the server.
     pub fn prepare(&self, mounts: &Mounts, pod: &Pod, data: &Path) -> io::Result<Prepared> {
-        let common = mounts.valkey_conf()?;
-        let start = if data.join("nodes.conf").exists() { Start::Again } else { Start::First };
+        let mut common = mounts.valkey_conf()?;
+        let was_in_a_cluster = data.join("nodes.conf").exists();
+        if !was_in_a_cluster {
+            common += &mounts.first_start_conf()?;
+        }
         let tls = match conf::listener(&common) {
             Listener::Plain(_) => None,
             Listener::Tls(_) => Some(mounts.tls()?),
@@ -56,7 +59,7 @@ impl RunDir {
         }
         let users = mounts.users()?;
         self.write_users(&users)?;
-        let text = conf::for_pod(&common, pod, &mounts.replication_password()?, start);
+        let text = conf::for_pod(&common, pod, &mounts.replication_password()?);
         self.write("valkey.conf", &text)?;
         Ok(Prepared { tls, users })
     }
@@ -92,6 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in [
             ("config/valkey.conf", conf),
+            ("config/first-start.conf", "cluster-node-timeout \"1000\"\n"),
             ("users/users.acl", "user default off\n"),
             ("users/admin-password", "admin"),
             ("users/replication-password", "replica\n"),

@@ -13,7 +13,8 @@ use e2e::{Bench, PlainCluster, eventually, ms, secs};
 async fn figures(k: Bench) -> Result<()> {
     let rounds: usize = std::env::var("BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(5);
     let (mut one, mut six, mut by_hand, mut by_us) = (vec![], vec![], vec![], vec![]);
-    let (mut operated, mut without_volumes, mut large, mut late) = (vec![], vec![], vec![], vec![]);
+    let (mut operated, mut without_volumes, mut late) = (vec![], vec![], vec![]);
+    let (mut thirty, mut large) = (vec![], vec![]);
     let (mut small_operator, mut sidecar) = (0.0_f64, 0.0_f64);
     for round in 0..rounds {
         println!("round {} of {rounds}", round + 1);
@@ -33,6 +34,9 @@ async fn figures(k: Bench) -> Result<()> {
         operator::remove(&k, &format!("ours-{round}")).await?;
         operator::remove(&k, &format!("cache-{round}")).await?;
         if round < LARGE_ROUNDS {
+            let bare = format!("thirty-{round}");
+            thirty.push(PlainCluster::of(&k, &bare).shards(10).replicas(2).start_pods().await?.1);
+            remove(&k, &bare).await?;
             let wide = "{masterCount: 10, replicasPerMaster: 2, persistence: {enabled: false}}";
             large.push(operator::formation(&k, &format!("large-{round}"), wide).await?.whole);
             operator::remove(&k, &format!("large-{round}")).await?;
@@ -55,7 +59,9 @@ async fn figures(k: Bench) -> Result<()> {
     let ours = row("3×1 by the operator, `spec: {}`: applied → healthy", &mut operated, Some(("by hand", base)));
     let cache =
         row("3×1 by the operator, without volumes: applied → healthy", &mut without_volumes, Some(("by hand", base)));
+    let pods = row("30-pod StatefulSet: applied → ready", &mut thirty, Some(("3×1 without volumes", cache)));
     row("10×2 by the operator, without volumes: applied → healthy", &mut large, Some(("3×1 without volumes", cache)));
+    row("the same", &mut large, Some(("30 plain pods", pods)));
     row("healthy → `Ready=True` (`spec: {}`)", &mut late, Some(("applied → healthy", ours)));
     let base = row("longest gap of an idle timer (the machine's noise)", &mut [noise], None);
     row("write pause of CLUSTER FAILOVER", &mut pauses.clone(), Some(("noise", base)));

@@ -5,12 +5,13 @@ use valkey_api::labels::Component;
 
 use super::{Owner, child_meta};
 use crate::checked::CheckedCluster;
-use crate::valkey_conf::valkey_conf;
+use crate::valkey_conf::{first_start_conf, valkey_conf};
 
 pub fn config(cluster: &CheckedCluster, owner: &Owner) -> ConfigMap {
+    let files = [("valkey.conf".into(), valkey_conf(cluster)), ("first-start.conf".into(), first_start_conf(cluster))];
     ConfigMap {
         metadata: child_meta(owner, cluster.names.config_map(), Component::Node),
-        data: Some([("valkey.conf".into(), valkey_conf(cluster))].into()),
+        data: Some(files.into()),
         ..Default::default()
     }
 }
