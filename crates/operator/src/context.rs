@@ -93,9 +93,11 @@ impl Context {
         memory
     }
 
-    /// Forgets clusters that are gone.
-    pub fn retain(&self, exists: impl Fn(&str, &str) -> bool) {
+    /// Forgets clusters that are gone, and says how many those were.
+    pub fn retain(&self, exists: impl Fn(&str, &str) -> bool) -> usize {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = memories.len();
         memories.retain(|(namespace, name), _| exists(namespace, name));
+        before - memories.len()
     }
 }

@@ -68,6 +68,9 @@ struct Args {
     crash_after_writes: Option<u64>,
 }
 
+/// How long the end of the process waits until the Lease is given back.
+const RELEASE: std::time::Duration = std::time::Duration::from_secs(2);
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
@@ -114,13 +117,15 @@ async fn run(args: Args, stop: CancellationToken, tally: Tally, refusals: Refusa
     let crash = CrashPoint::after(args.crash_after_writes);
     let client = guarded_client::client(config, candidate.leadership(), crash.clone(), tally)?;
     let done = CancellationToken::new();
-    let lease = tokio::spawn(candidate.keep(done.clone()));
+    let mut lease = tokio::spawn(candidate.keep(done.clone()));
     let outcome = tokio::select! {
         outcome = lead(&args, &plain, client, crash, refusals) => outcome,
         () = stop.cancelled() => Ok(()),
-        lost = lease => bail!("the Lease is lost ({lost:?}); another replica leads now, this one starts again"),
+        lost = &mut lease => bail!("the Lease is lost ({lost:?}); another replica leads now, this one starts again"),
     };
     done.cancel();
+    // Given back before the process ends, or the next leader waits for the end of the claim.
+    let _ = tokio::time::timeout(RELEASE, lease).await;
     outcome
 }
 

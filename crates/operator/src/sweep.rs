@@ -20,11 +20,17 @@ pub async fn run(context: Arc<Context>, clusters: Store<Watched>, scope: Scope) 
     if clusters.wait_until_ready().await.is_err() {
         return;
     }
+    // Somebody else may have led when they went.
+    let mut due = true;
     loop {
         let exists = |namespace: &str, name: &str| clusters.get(&ObjectRef::new(name).within(namespace)).is_some();
-        context.retain(exists);
-        if let Err(error) = sweep(&context, &scope, exists).await {
-            tracing::warn!(%error, "keys of clusters that are gone cannot be swept; trying again later");
+        due |= context.retain(exists) > 0;
+        if due {
+            let swept = sweep(&context, &scope, exists).await;
+            due = swept.is_err();
+            if let Err(error) = swept {
+                tracing::warn!(%error, "keys of clusters that are gone cannot be swept; trying again later");
+            }
         }
         tokio::time::sleep(BETWEEN).await;
     }

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use e2e::{Bench, Cluster, eventually, secs};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
@@ -28,6 +29,13 @@ impl LocalOperator {
         let args = containers.into_iter().flat_map(|container| container.args.unwrap_or_default());
         let sidecar_image = args.into_iter().find_map(|arg| Some(arg.strip_prefix("--sidecar-image=")?.to_owned()));
         scale(k.client(), 0).await?;
+        let leases: Api<Lease> = Api::namespaced(k.client().clone(), HOME);
+        eventually("the Lease to be given back", secs(10), async || {
+            let holder = leases.get("valkey-operator").await?.spec.and_then(|spec| spec.holder_identity);
+            ensure!(holder.is_none(), "{holder:?} holds it");
+            Ok(())
+        })
+        .await?;
         Ok(Self { sidecar_image: sidecar_image.context("no sidecar image")?, namespace: k.namespace().to_owned() })
     }
 
@@ -111,4 +119,40 @@ async fn an_operator_killed_after_any_of_its_writes_is_continued_by_the_next(k: 
     }
     scale(k.client(), 2).await?;
     outcome.map(drop)
+}
+
+/// Five clusters at once, and none of the operators lives for longer than a second.
+#[e2e::test(exclusive, minutes = 20)]
+#[ignore = "long"]
+async fn an_operator_killed_every_second_still_forms_five_clusters(k: Bench) -> Result<()> {
+    let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
+    let outcome = formed_by_short_lives(&k, &operator).await;
+    scale(k.client(), 2).await?;
+    outcome
+}
+
+async fn formed_by_short_lives(k: &Bench, operator: &LocalOperator) -> Result<()> {
+    let mut clusters = Vec::new();
+    for number in 0..5 {
+        let spec = "{replicasPerMaster: 1, persistence: {enabled: false}}";
+        clusters.push(Cluster::apply(k, &format!("hasty-{number}"), spec).await?);
+    }
+    for _ in 0..40 {
+        let mut doomed = operator.start(None)?;
+        tokio::time::sleep(secs(1)).await;
+        doomed.kill()?;
+        doomed.wait()?;
+    }
+    for cluster in &clusters {
+        let formed = k.objects::<ValkeyCluster>().get(cluster.name()).await?.status.and_then(|status| status.phase);
+        println!("{} after forty lives of a second: {formed:?}", cluster.name());
+    }
+    let mut heir = operator.start(None)?;
+    let mut outcome = Ok(());
+    for cluster in &clusters {
+        outcome = outcome.and(cluster.ready(secs(90)).await.map(drop));
+    }
+    heir.kill()?;
+    heir.wait()?;
+    outcome
 }
