@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Bench, Cluster, eventually, secs};
+use e2e::{Bench, Cluster, eventually, ms, secs};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
@@ -75,13 +75,25 @@ async fn formed_with_a_crash(k: &Bench, operator: &LocalOperator, writes: u32) -
     let name = format!("after-{writes}");
     let mut doomed = operator.start(Some(writes))?;
     let cluster = Cluster::apply(k, &name, "{persistence: {enabled: false}}").await?;
+    let end = async {
+        loop {
+            if let Some(status) = doomed.try_wait()? {
+                return anyhow::Ok(status);
+            }
+            tokio::time::sleep(ms(50)).await;
+        }
+    };
     let died = tokio::select! {
-        status = tokio::task::spawn_blocking(move || { let status = doomed.wait(); (doomed, status) }) => {
-            ensure!(!status?.1?.success(), "the operator ended well?");
+        status = end => {
+            ensure!(!status?.success(), "the operator ended well?");
             true
         }
         ready = cluster.ready(secs(90)) => { ready?; false }
     };
+    if !died {
+        doomed.kill()?;
+        doomed.wait()?;
+    }
     let mut heir = operator.start(None)?;
     let outcome = cluster.ready(secs(90)).await.with_context(|| format!("killed after write {writes}"));
     heir.kill()?;
