@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,15 @@ pub fn reserve(name: &str) -> Result<Layout> {
     Ok(layout)
 }
 
+/// How long a lock may outlive the process that took it.
+const ORPHANED: Duration = Duration::from_secs(5);
+
+/// Whether the process that a lock names is gone.
+fn is_dead(holder: &str) -> bool {
+    let process = holder.rsplit(' ').next().and_then(|id| id.parse::<u32>().ok());
+    process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists())
+}
+
 /// Held while a command changes the cluster. The lock goes with the process, however it ends.
 #[derive(Debug)]
 pub struct Lock {
@@ -120,17 +130,34 @@ impl Lock {
 
     pub fn take(name: &str, what: &str) -> Result<Self> {
         let (path, mut file) = Self::open(name)?;
-        match file.try_lock() {
-            Ok(()) => {
-                file.set_len(0)?;
-                write!(file, "`cluster {what}`, process {}", std::process::id())?;
-                Ok(Self { _file: file })
+        let asked = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error).context("cannot lock the cluster's folder"),
             }
-            Err(TryLockError::WouldBlock) => {
-                let holder = std::fs::read_to_string(&path).unwrap_or_default();
-                bail!("the cluster {name:?} is being changed by {holder}; wait until that has ended, or end it")
+            let holder = std::fs::read_to_string(&path).unwrap_or_default();
+            // A child that was just being started when its parent was killed has the lock until it becomes another program.
+            if !is_dead(&holder) || asked.elapsed() > ORPHANED {
+                bail!("the cluster {name:?} is being changed by {holder}; wait until that has ended, or end it");
             }
-            Err(TryLockError::Error(error)) => Err(error).context("cannot lock the cluster's folder"),
+            std::thread::sleep(Duration::from_millis(10));
         }
+        file.set_len(0)?;
+        write!(file, "`cluster {what}`, process {}", std::process::id())?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_names_the_process_that_took_it() {
+        assert!(!is_dead(&format!("`cluster up`, process {}", std::process::id())));
+        assert!(is_dead("`cluster up`, process 4294967294"));
+        assert!(!is_dead(""), "one that has just taken it has not said so yet");
     }
 }
