@@ -1,9 +1,10 @@
 //! A node's table of its cluster: what `CLUSTER NODES` answers and what `nodes.conf` holds, which is the same but for a last
 //! line and some more words about each address.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use valkey_model::{InvalidNodeId, InvalidSlots, NodeId, Peer, PeerHealth, Role, SlotRange, SlotSet};
+use valkey_model::{Export, InvalidNodeId, InvalidSlots, NodeId, Peer, PeerHealth, Role, SlotRange, SlotSet};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
@@ -43,6 +44,8 @@ pub struct Entry {
     pub health: PeerHealth,
     pub connected: bool,
     pub slots: SlotSet,
+    /// Slots that it has opened: their keys are on the way to another node. A node tells it about itself only.
+    pub open: Vec<Export>,
 }
 
 impl Table {
@@ -104,7 +107,8 @@ fn line_of_table(line: &str) -> Result<(Whose, Entry), TableError> {
             () => PeerHealth::Fine,
         },
         connected: state == "connected",
-        slots: slots(words)?,
+        slots: slots(words.clone())?,
+        open: open(words)?,
     };
     Ok((if has("myself") { Whose::Mine } else { Whose::Anothers }, entry))
 }
@@ -142,6 +146,17 @@ fn real_port(text: &str) -> Option<u16> {
 /// `[7->-id]` and `[7-<-id]` mark slots that are being moved; whose they are stands beside them.
 fn slots<'a>(words: impl Iterator<Item = &'a str>) -> Result<SlotSet, InvalidSlots> {
     words.filter(|word| !word.starts_with('[')).map(str::parse::<SlotRange>).collect()
+}
+
+/// Those of `[7->-id]`, by the node that they go to.
+fn open<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<Export>, TableError> {
+    let marks = words.filter_map(|word| word.strip_prefix('[')?.strip_suffix(']')?.split_once("->-"));
+    let mut open: BTreeMap<NodeId, SlotSet> = BTreeMap::new();
+    for (slot, to) in marks {
+        let slots = open.entry(to.parse()?).or_default();
+        *slots = slots.union(&slot.parse()?);
+    }
+    Ok(open.into_iter().map(|(to, slots)| Export { slots, to }).collect())
 }
 
 /// `currentEpoch 3 lastVoteEpoch 0`

@@ -94,5 +94,24 @@ fn a_broken_table_is_an_error() {
     assert!(matches!(Table::parse(&good[..60]), Err(TableError::Short(_))));
     assert!(matches!(Table::parse(&good[1..]), Err(TableError::Id(_))));
     assert!(matches!(Table::parse(&good.replace("0-9", "9-0")), Err(TableError::Slots(_))));
+    assert!(matches!(Table::parse(&good.replace("0-9", "0-9 [3->-nobody]")), Err(TableError::Id(_))));
     assert!(matches!(Table::parse(&good.replace("0 0 2", "0 0 x")), Err(TableError::Number { .. })));
+}
+
+#[test]
+fn slots_on_their_way_to_others_are_told_by_whom_they_go_to() {
+    for table in [sample!("9.1.2/nodes-open.txt"), sample!("8.1.1/nodes-open.txt")] {
+        let with = |first: &str| {
+            let other = table.others.iter().find(|other| other.slots.to_string().starts_with(first));
+            other.unwrap().id
+        };
+        let mut expected = vec![
+            Export { slots: "4-5".parse().unwrap(), to: with("5461-") },
+            Export { slots: "9".parse().unwrap(), to: with("10922-") },
+        ];
+        expected.sort_by_key(|export| export.to);
+        assert_eq!(table.myself.open, expected);
+        assert_eq!(table.myself.slots.to_string(), "0-5460");
+        assert!(table.others.iter().all(|other| other.open.is_empty()));
+    }
 }

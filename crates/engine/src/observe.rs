@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use valkey_model::{InvalidVersion, NodeReport, ReplicaLink, Role};
+use valkey_model::{Export, Exports, InvalidVersion, NodeReport, ReplicaLink, Role, Version};
 
 use crate::info::{Info, InfoError};
+use crate::migrations::{Migration, MigrationsError, exports};
 use crate::nodes_table::{Table, TableError};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +17,8 @@ pub enum ObserveError {
     Table(#[from] TableError),
     #[error(transparent)]
     Version(#[from] InvalidVersion),
+    #[error(transparent)]
+    Migrations(#[from] MigrationsError),
 }
 
 /// All that a server is asked for one report.
@@ -28,6 +31,14 @@ pub struct Answers {
     /// `CLUSTER NODES`
     pub nodes: String,
     pub node_timeout: Duration,
+    /// `CLUSTER GETSLOTMIGRATIONS`; none if the server does not know it.
+    pub migrations: Vec<Migration>,
+}
+
+impl Answers {
+    pub fn version(&self) -> Result<Version, ObserveError> {
+        version(&Info::parse(&self.info))
+    }
 }
 
 /// `address` is where peers reach this server: it does not know that itself if it has not met anybody.
@@ -52,10 +63,25 @@ pub fn report(address: SocketAddr, answers: &Answers) -> Result<NodeReport, Obse
         offset,
         keys: info.keys(),
         memory: info.read("used_memory")?,
-        version: info.text("valkey_version").or_else(|_| info.text("redis_version"))?.parse()?,
+        max_memory: info.read("maxmemory")?,
+        version: version(&info)?,
         node_timeout: answers.node_timeout,
         peers: others.iter().map(|other| other.peer(address.port())).collect(),
+        exports: exported(&info, &answers.migrations, myself.open)?,
+        settings: None, // only its sidecar knows
     })
+}
+
+pub(crate) fn version(info: &Info) -> Result<Version, ObserveError> {
+    Ok(info.text("valkey_version").or_else(|_| info.text("redis_version"))?.parse()?)
+}
+
+fn exported(info: &Info, migrations: &[Migration], open: Vec<Export>) -> Result<Exports, InfoError> {
+    if migrations.is_empty() {
+        return Ok(Exports { open, ..Exports::default() });
+    }
+    let now = Duration::from_micros(info.read("server_time_usec")?);
+    Ok(Exports { open, ..exports(migrations, now) })
 }
 
 /// In the moment after a change of role the table is ahead of the replication: no link is told yet, so there is none.
@@ -69,9 +95,10 @@ fn link(info: &Info) -> ReplicaLink {
 
 #[cfg(test)]
 mod tests {
-    use valkey_model::Version;
+    use redis::parse_redis_value;
 
     use super::*;
+    use crate::migrations::migrations;
 
     macro_rules! answers {
         ($version:literal, $who:literal) => {
@@ -80,6 +107,7 @@ mod tests {
                 cluster: include_str!(concat!("../samples/", $version, "/cluster-info.txt")).into(),
                 nodes: include_str!(concat!("../samples/", $version, "/nodes-", $who, ".txt")).into(),
                 node_timeout: Duration::from_secs(1),
+                migrations: Vec::new(),
             }
         };
     }
@@ -100,6 +128,9 @@ mod tests {
             assert_eq!((report.address, report.slots.len(), report.keys), (address(), 5461, 1));
             assert_eq!((report.config_epoch, report.current_epoch), (1, 3));
             assert!(report.serving && !report.loading && report.memory > 1 << 20 && report.offset > 100);
+            let open = report.exports.open.first().unwrap();
+            assert_eq!((open.slots.to_string().as_str(), report.peer(open.to).unwrap().role), ("7", Role::Primary));
+            assert_eq!((report.max_memory, report.exports.running.len(), report.exports.failures), (0, 0, 0));
             assert_eq!(report.peers.len(), 3);
         }
     }
@@ -132,5 +163,24 @@ mod tests {
         let mut answers = answers!("9.1.2", "primary");
         answers.info = answers.info.replace("\nloading:0", "\nloading:1");
         assert!(report(address(), &answers).unwrap().loading);
+    }
+    #[test]
+    fn what_the_data_may_take_is_told() {
+        let mut answers = answers!("8.0.1", "primary");
+        answers.info = answers.info.replace("\nmaxmemory:0", "\nmaxmemory:1073741824");
+        assert_eq!(report(address(), &answers).unwrap().max_memory, 1 << 30);
+    }
+
+    #[test]
+    fn moves_and_open_slots_are_told_together() {
+        let mut answers = answers!("9.1.2", "primary");
+        answers.nodes = include_str!("../samples/9.1.2/nodes-open.txt").into();
+        let list = parse_redis_value(include_bytes!("../samples/9.1.2/slot-migrations.resp")).unwrap();
+        answers.migrations = migrations(&list).unwrap();
+        answers.info = answers.info.replace("server_time_usec:1794775721895613", "server_time_usec:1794790178000000");
+        let exports = report(address(), &answers).unwrap().exports;
+        assert_eq!((exports.running.len(), exports.open.len(), exports.failures), (1, 2, 2));
+        // By the server's clock, which need not be ours.
+        assert_eq!(exports.last_failure.unwrap().ago, Duration::from_secs(2));
     }
 }

@@ -12,6 +12,7 @@ mod server;
 mod sidecar;
 mod signals;
 mod supervisor;
+mod version;
 
 use std::env;
 use std::process::ExitCode;

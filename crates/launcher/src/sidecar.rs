@@ -2,10 +2,11 @@
 //!
 //! | we say | the sidecar answers |
 //! |---|---|
-//! | `start` | any number of `hold <reason>`, then `go` |
+//! | `start` or `start <version>` | any number of `hold <reason>`, then `go` |
 //! | `stop` | any number of `wait <reason>`, then `done` |
 //! | `exited <code>` or `exited signal <number>` | nothing |
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::exit::Exit;
 use crate::log::{self, Level};
 use crate::supervisor::Notice;
+use crate::version;
 
 const RETRY: Duration = Duration::from_millis(50);
 const REMIND: Duration = Duration::from_secs(10);
@@ -35,12 +37,14 @@ impl Sidecar {
     }
 
     /// Asks until the answer is `go`, for ever: a server that starts without it may be a second primary.
-    pub fn ask_to_start(&self, notices: Sender<Notice>) -> io::Result<()> {
+    pub fn ask_to_start(&self, program: OsString, notices: Sender<Notice>) -> io::Result<()> {
         let sidecar = self.clone();
         in_background("start", move || {
+            let version = version::of(&program);
+            let request = version.map_or_else(|| "start".to_owned(), |version| format!("start {version}"));
             let mut reminder = Reminder::default();
             loop {
-                match sidecar.converse(Question::Start, &notices) {
+                match sidecar.converse(Question::Start, &request, &notices) {
                     Ok(()) => return,
                     Err(error) => reminder.unreachable(&sidecar.socket, &error),
                 }
@@ -55,7 +59,7 @@ impl Sidecar {
         in_background("stop", move || {
             let mut tried_since = Instant::now();
             loop {
-                match sidecar.converse(Question::Stop, &notices) {
+                match sidecar.converse(Question::Stop, "stop", &notices) {
                     Ok(()) => return,
                     Err(Broken::Answering(_)) => tried_since = Instant::now(),
                     Err(Broken::Connecting(error)) if tried_since.elapsed() >= REACH => {
@@ -85,9 +89,9 @@ impl Sidecar {
     }
 
     /// One connection, up to the final answer.
-    fn converse(&self, question: Question, notices: &Sender<Notice>) -> Result<(), Broken> {
+    fn converse(&self, question: Question, request: &str, notices: &Sender<Notice>) -> Result<(), Broken> {
         let mut stream = UnixStream::connect(&self.socket).map_err(Broken::Connecting)?;
-        writeln!(stream, "{}", question.word()).map_err(Broken::Answering)?;
+        writeln!(stream, "{request}").map_err(Broken::Answering)?;
         for line in BufReader::new(stream).lines() {
             let line = line.map_err(Broken::Answering)?;
             match question.understand(&line) {
@@ -118,13 +122,6 @@ enum Answer<'a> {
 }
 
 impl Question {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-        }
-    }
-
     fn understand(self, line: &str) -> Option<Answer<'_>> {
         let (word, reason) = line.split_once(' ').unwrap_or((line, ""));
         match (self, word, reason) {

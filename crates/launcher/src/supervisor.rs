@@ -58,7 +58,7 @@ impl Supervisor {
     }
 
     pub fn run(mut self) -> io::Result<Exit> {
-        self.sidecar.ask_to_start(self.notices.clone())?;
+        self.sidecar.ask_to_start(self.arguments.program.clone(), self.notices.clone())?;
         loop {
             if let Phase::Over(exit) = self.phase {
                 return Ok(exit);

@@ -1,14 +1,14 @@
-//! What keeps a cluster from being exactly what was asked for.
+//! What is wrong with a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::{
-    Desired, Member, NodeId, NodeReport, Observation, PeerHealth, ReplicaLink, Role, SLOTS, ShardIndex, Sighting,
+    Desired, Member, NodeId, NodeReport, Observation, Peer, PeerHealth, ReplicaLink, Role, SLOTS, ShardIndex, Sighting,
     SlotSet,
 };
 
-/// One difference between the cluster and its desired shape. A cluster without any is healthy, and only such a cluster is.
+/// One thing that is wrong with a cluster. One that is whole has none, whatever is planned for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blemish {
     Missing(Member),
@@ -48,6 +48,25 @@ pub struct Told<'a> {
 }
 
 impl Blemish {
+    /// Whether clients may notice it: a slot is served badly or not at all, or nobody can tell.
+    pub fn is_felt(&self, seen: &Observation) -> bool {
+        let owns = |member: &Member| seen.report(*member).is_some_and(|report| !report.slots.is_empty());
+        match self {
+            Self::SlotsMissing(_) | Self::TwoPrimaries(_) | Self::Held(_) | Self::Unreachable(_) => true,
+            Self::NotServing(member) | Self::Loading(member) => owns(member),
+            // The slots of a shard that lost its primary are missing; one that has none yet is not missed.
+            Self::Headless(_)
+            | Self::Missing(_)
+            | Self::Starting(_)
+            | Self::Astray(_)
+            | Self::LinkDown(_)
+            | Self::Syncing(_)
+            | Self::KnowsOthers { .. }
+            | Self::Disagrees { .. }
+            | Self::Unsettled(_) => false,
+        }
+    }
+
     pub fn told_of<'a>(&'a self, cluster: &'a str) -> Told<'a> {
         Told { blemish: self, cluster }
     }
@@ -78,15 +97,21 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-/// Every difference between what was asked for and what was seen, the graver ones first.
+/// Everything that is wrong with a cluster, the graver things first.
+///
+/// That a cluster is about to change is not wrong: members that are not wanted any more, slots that have to move and pods that
+/// have to be made anew are the planner's matter. Who leaves is looked at for as long as slots are in its shard.
 pub fn blemishes(desired: Desired, seen: &Observation) -> Vec<Blemish> {
-    let members: BTreeSet<Member> = desired.members().collect();
-    let live: BTreeMap<Member, &NodeReport> = seen.reports().filter(|(member, _)| members.contains(member)).collect();
+    let cluster = Cluster::new(desired, seen);
+    let examined = || cluster.live.iter().filter(|(member, _)| cluster.examined.contains(member));
     let mut found = Vec::new();
-    found.extend(members.iter().filter_map(|member| presence(*member, seen.sighting(*member))));
-    found.extend(ownership(desired, &live));
-    found.extend(live.iter().flat_map(|(member, report)| itself(desired, *member, report, &live)));
-    found.extend(live.iter().flat_map(|(member, report)| views(desired, *member, report, &live)));
+    found.extend(cluster.examined.iter().filter_map(|member| presence(*member, seen.sighting(*member))));
+    found.extend(cluster.ownership());
+    found.extend(examined().flat_map(|(member, report)| cluster.itself(*member, report)));
+    found.extend(examined().flat_map(|(member, report)| cluster.views(*member, report)));
+    // Nobody notices those, and they are settled when all else is.
+    let unsettled = examined().filter(|(_, report)| report.node_timeout != desired.node_timeout);
+    found.extend(unsettled.map(|(member, _)| Blemish::Unsettled(*member)));
     found
 }
 
@@ -100,71 +125,133 @@ fn presence(member: Member, sighting: &Sighting) -> Option<Blemish> {
     }
 }
 
-fn ownership(desired: Desired, live: &BTreeMap<Member, &NodeReport>) -> Vec<Blemish> {
-    let owners =
-        |shard| live.iter().filter(move |(m, r)| m.shard == shard && r.role == Role::Primary && !r.slots.is_empty());
-    let mut found: Vec<_> = (0..desired.shards)
-        .map(ShardIndex)
-        .filter_map(|shard| match owners(shard).count() {
-            0 => Some(Blemish::Headless(shard)),
+struct Cluster<'a> {
+    desired: Desired,
+    seen: &'a Observation,
+    /// Every server that answered, also those that are not wanted any more.
+    live: BTreeMap<Member, &'a NodeReport>,
+    homes: BTreeMap<NodeId, Member>,
+    /// Who has to be well.
+    examined: BTreeSet<Member>,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(desired: Desired, seen: &'a Observation) -> Self {
+        let leaving = seen.leaving(desired);
+        let counts = |member: &Member| desired.wants(*member) || leaving.contains(member);
+        let live: BTreeMap<_, _> = seen.reports().filter(|(member, _)| counts(member)).collect();
+        let homes = live.iter().map(|(member, report)| (report.id, *member)).collect();
+        let mut cluster = Self { desired, seen, live, homes, examined: desired.members().collect() };
+        let needed: BTreeSet<ShardIndex> = leaving.iter().map(|member| member.shard).collect();
+        let needed: BTreeSet<ShardIndex> = needed.into_iter().filter(|shard| cluster.is_needed(*shard)).collect();
+        cluster.examined.extend(leaving.into_iter().filter(|member| needed.contains(&member.shard)));
+        cluster
+    }
+
+    /// Whether slots are, or may be, in a shard that is not wanted any more.
+    fn is_needed(&self, shard: ShardIndex) -> bool {
+        let owns = |id: NodeId| {
+            let told = self.live.values().filter_map(|report| report.peer(id));
+            told.into_iter().any(|peer| !peer.slots.is_empty())
+        };
+        let has_slots = |sighting: &Sighting| match sighting {
+            Sighting::Held(_) => true,
+            Sighting::Known(report) => !report.slots.is_empty() || report.primary.is_some_and(owns),
+            Sighting::Missing | Sighting::Starting | Sighting::Unreachable => false,
+        };
+        let mut members = self.seen.members.iter().filter(|(member, _)| member.shard == shard);
+        shard.0 >= self.desired.shards && members.any(|(_, sighting)| has_slots(sighting))
+    }
+
+    fn live_in(&self, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a NodeReport)> {
+        self.live.iter().filter(move |(member, _)| member.shard == shard).map(|(member, report)| (*member, *report))
+    }
+
+    fn ownership(&self) -> Vec<Blemish> {
+        let owners =
+            |shard| self.live_in(shard).filter(|(_, r)| r.role == Role::Primary && !r.slots.is_empty()).count();
+        let shards: BTreeSet<ShardIndex> = self.examined.iter().map(|member| member.shard).collect();
+        let of_shard = |shard: ShardIndex| match owners(shard) {
+            0 => self.head_without_slots(shard).is_none().then_some(Blemish::Headless(shard)),
             1 => None,
             _ => Some(Blemish::TwoPrimaries(shard)),
-        })
-        .collect();
-    let primaries = live.values().filter(|report| report.role == Role::Primary);
-    let owned = primaries.fold(SlotSet::EMPTY, |all, report| all.union(&report.slots)).len();
-    if owned < SLOTS {
-        found.push(Blemish::SlotsMissing(SLOTS - owned));
-    }
-    found
-}
-
-/// What a node says about itself.
-fn itself(desired: Desired, member: Member, report: &NodeReport, live: &BTreeMap<Member, &NodeReport>) -> Vec<Blemish> {
-    let mut found = Vec::new();
-    match report.role {
-        Role::Replica => {
-            let leads =
-                |id: NodeId| live.iter().any(|(m, r)| r.id == id && m.shard == member.shard && r.role == Role::Primary);
-            if !report.primary.is_some_and(leads) {
-                found.push(Blemish::Astray(member));
-            }
-            match report.link {
-                ReplicaLink::Up => {}
-                ReplicaLink::Syncing => found.push(Blemish::Syncing(member)),
-                ReplicaLink::Down => found.push(Blemish::LinkDown(member)),
-            }
-        }
-        Role::Primary if report.slots.is_empty() => found.push(Blemish::Astray(member)),
-        Role::Primary => {}
-    }
-    if !report.serving {
-        found.push(Blemish::NotServing(member));
-    }
-    if report.node_timeout != desired.node_timeout {
-        found.push(Blemish::Unsettled(member));
-    }
-    found
-}
-
-/// What a node says about the others, against what they say themselves.
-fn views(desired: Desired, by: Member, report: &NodeReport, live: &BTreeMap<Member, &NodeReport>) -> Vec<Blemish> {
-    let mut found = Vec::new();
-    let strangers = report.peers.iter().any(|peer| !live.values().any(|other| other.id == peer.id));
-    if report.peers.len() + 1 != desired.size() || strangers {
-        found.push(Blemish::KnowsOthers { by, known: report.peers.len() });
-    }
-    for (about, other) in live.iter().filter(|(about, _)| **about != by) {
-        let agrees = |peer: &crate::Peer| {
-            peer.role == other.role
-                && peer.primary == other.primary
-                && peer.health == PeerHealth::Fine
-                && peer.connected
-                && (peer.role == Role::Replica || peer.slots == other.slots)
         };
-        if report.peer(other.id).is_some_and(|peer| !agrees(peer)) {
-            found.push(Blemish::Disagrees { by, about: *about });
+        let mut found: Vec<_> = shards.into_iter().filter_map(of_shard).collect();
+        let primaries = self.live.values().filter(|report| report.role == Role::Primary);
+        let owned: SlotSet = primaries.flat_map(|report| report.slots.ranges()).collect();
+        if owned.len() < SLOTS {
+            found.push(Blemish::SlotsMissing(SLOTS - owned.len()));
         }
+        found
     }
-    found
+
+    /// The primary of a wanted shard that has no slots yet, or none any more: all of its members are here and follow it.
+    fn head_without_slots(&self, shard: ShardIndex) -> Option<NodeId> {
+        let members = || self.desired.members().filter(|member| member.shard == shard);
+        let reports: Vec<&NodeReport> = members().filter_map(|member| self.seen.report(member)).collect();
+        let owned = self.live_in(shard).any(|(_, report)| !report.slots.is_empty());
+        let mut primaries = self.live_in(shard).filter(|(_, report)| report.role == Role::Primary);
+        let head = primaries.find(|(_, head)| reports.iter().all(|r| r.id == head.id || r.primary == Some(head.id)));
+        let complete = !reports.is_empty() && reports.len() == members().count() && !owned;
+        head.filter(|_| complete).map(|(_, report)| report.id)
+    }
+
+    /// What a node says about itself.
+    fn itself(&self, member: Member, report: &NodeReport) -> Vec<Blemish> {
+        let mut found = Vec::new();
+        match report.role {
+            Role::Replica => {
+                let mut shard = self.live_in(member.shard);
+                let follows = shard.any(|(_, r)| Some(r.id) == report.primary && r.role == Role::Primary);
+                if !follows {
+                    found.push(Blemish::Astray(member));
+                }
+                match report.link {
+                    ReplicaLink::Up => {}
+                    ReplicaLink::Syncing => found.push(Blemish::Syncing(member)),
+                    ReplicaLink::Down => found.push(Blemish::LinkDown(member)),
+                }
+            }
+            Role::Primary if report.slots.is_empty() => {
+                if self.head_without_slots(member.shard) != Some(report.id) {
+                    found.push(Blemish::Astray(member));
+                }
+            }
+            Role::Primary => {}
+        }
+        if !report.serving {
+            found.push(Blemish::NotServing(member));
+        }
+        found
+    }
+
+    /// What a node says about the others, against what they say themselves.
+    fn views(&self, by: Member, report: &NodeReport) -> Vec<Blemish> {
+        let mut found = Vec::new();
+        let strangers = report.peers.iter().any(|peer| !self.homes.contains_key(&peer.id));
+        let homes = report.peers.iter().filter_map(|peer| self.homes.get(&peer.id));
+        let wanted = homes.filter(|member| self.desired.wants(**member));
+        let itself = usize::from(self.desired.wants(by));
+        if wanted.count() + itself != self.desired.size() || strangers {
+            found.push(Blemish::KnowsOthers { by, known: report.peers.len() });
+        }
+        for about in self.examined.iter().filter(|about| **about != by) {
+            let Some(other) = self.live.get(about) else { continue };
+            let agrees = |peer: &Peer| {
+                peer.role == other.role
+                    && peer.primary == other.primary
+                    && peer.health == PeerHealth::Fine
+                    && peer.connected
+                    && (peer.role == Role::Replica || peer.slots == other.slots)
+            };
+            if report.peer(other.id).is_some_and(|peer| !agrees(peer)) {
+                found.push(Blemish::Disagrees { by, about: *about });
+            }
+        }
+        found
+    }
 }
+
+#[cfg(test)]
+#[path = "health_tests.rs"]
+mod tests;

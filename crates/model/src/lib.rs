@@ -8,15 +8,18 @@ mod health;
 mod member;
 mod node;
 mod observation;
+mod settings;
 mod slots;
 mod version;
 
-pub use action::{Action, Step};
+pub use action::{Action, Step, Way};
 pub use health::{Blemish, Told, blemishes};
 pub use member::{InvalidMember, Member, ShardIndex};
 pub use node::{InvalidNodeId, NodeId, Role};
 pub use observation::{
-    Desired, Held, LocalData, NodeReport, Observation, Peer, PeerHealth, ReplicaLink, Sighting, Spot,
+    Desired, Export, Exports, Failure, Held, LocalData, NodeReport, Observation, Peer, PeerHealth, ReplicaLink,
+    Sighting, Spot, Wish,
 };
+pub use settings::{RefusedSettings, Release, Settings, TakenSettings, WantedSettings};
 pub use slots::{InvalidSlots, SLOTS, SlotRange, SlotSet, partition};
 pub use version::{InvalidVersion, Version};

@@ -1,10 +1,10 @@
 //! What is wanted, and what was seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::{Member, NodeId, Role, ShardIndex, SlotSet, Version};
+use crate::{Member, NodeId, Role, ShardIndex, SlotSet, TakenSettings, Version, WantedSettings};
 
 /// The shape that a cluster should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +23,61 @@ impl Desired {
     pub fn size(self) -> usize {
         usize::from(self.shards) * (usize::from(self.replicas) + 1)
     }
+
+    pub fn wants(self, member: Member) -> bool {
+        member.shard.0 < self.shards && member.ordinal <= self.replicas
+    }
 }
 
-/// Everything that one pass saw of one cluster. A member without an entry is [`Sighting::Missing`].
+/// Everything that one pass saw of one cluster, also of members that are not wanted any more. A member without an entry is
+/// [`Sighting::Missing`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
     pub members: BTreeMap<Member, Sighting>,
     pub spots: BTreeMap<Member, Spot>,
     /// For how long each shard that is without a primary has been seen so. A hint for patience, never a proof.
     pub headless_for: BTreeMap<ShardIndex, Duration>,
+    /// For how long each member has not been seen [`in sync`](Self::in_sync). A hint when copies of the data are compared: offsets
+    /// of servers that followed another primary, or the same one before it started anew, mean nothing to each other.
+    pub unsynced_for: BTreeMap<Member, Duration>,
+    /// For how long each of the [`emptied`](Self::emptied) shards has been seen so. A hint for patience, never a proof.
+    pub emptied_for: BTreeMap<ShardIndex, Duration>,
+    /// How many members each shard's workload asks Kubernetes for. A shard without an entry has no workload.
+    pub workloads: BTreeMap<ShardIndex, u16>,
+    /// Pods that are not what the spec asks for now, and can only become so by being made anew.
+    pub outdated: BTreeSet<Member>,
+    /// Pods that Kubernetes has been told to end. A pod that we have deleted ourselves is one of them at once, even if the watch does
+    /// not show it yet: else another one might be chosen in its place.
+    pub going: BTreeSet<Member>,
+    /// Pods in which no server has ever run: nothing is lost with them.
+    pub unused: BTreeSet<Member>,
+    pub wishes: Vec<Wish>,
+    /// Pods on machines that are being emptied, and those whose eviction somebody has asked for.
+    pub unwelcome: BTreeSet<Member>,
+    /// Pods that may be evicted at present: the disruption budget leaves them out.
+    pub evictable: BTreeSet<Member>,
+    /// Pods that Kubernetes does not send clients to, or not yet.
+    pub unready: BTreeSet<Member>,
+    /// Pods that Kubernetes finds no machine for: their volume may be bound to one that is closed.
+    pub stranded: BTreeSet<Member>,
+    /// Pods whose data outlives them: what their server has written when it ends in good order is on a volume that stays.
+    pub durable: BTreeSet<Member>,
+    /// Pods that have not been ready since they were made, and whose server has not failed: they come up for the first time. For
+    /// words only.
+    pub fresh: BTreeSet<Member>,
+    /// Why no pod may be made anew at present.
+    pub hold: Option<String>,
+    /// What running servers should be given; `None`: they are left as they are.
+    pub settings: Option<WantedSettings>,
+}
+
+/// Somebody's wish about who leads a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wish {
+    /// This member shall lead its shard.
+    Lead(Member),
+    /// This member shall not lead any more; who does instead is ours to choose.
+    Resign(Member),
 }
 
 impl Observation {
@@ -44,6 +90,43 @@ impl Observation {
             Sighting::Known(report) => Some(report),
             _ => None,
         }
+    }
+
+    /// Members that are not wanted any more, but still count: there is a pod, or a workload that would make one.
+    pub fn leaving(&self, desired: Desired) -> BTreeSet<Member> {
+        let there = self.members.iter().filter(|(_, sighting)| !matches!(sighting, Sighting::Missing));
+        let asked_for = self.workloads.iter().flat_map(|(shard, count)| {
+            let shard = *shard;
+            (0..*count).map(move |ordinal| Member { shard, ordinal })
+        });
+        there.map(|(member, _)| *member).chain(asked_for).filter(|member| !desired.wants(*member)).collect()
+    }
+
+    /// Shards with leaving members, in which no server that answered has slots.
+    pub fn emptied(&self, desired: Desired) -> BTreeSet<ShardIndex> {
+        let shards: BTreeSet<ShardIndex> = self.leaving(desired).into_iter().map(|member| member.shard).collect();
+        let has_slots = |shard| self.reports().any(|(m, report)| m.shard == shard && !report.slots.is_empty());
+        shards.into_iter().filter(|shard| !has_slots(*shard)).collect()
+    }
+
+    /// Members that have all of their shard's data at this moment, as far as anybody knows: they lead, and nobody has heard of a
+    /// newer owner of their slots, or they are in sync with somebody.
+    pub fn in_sync(&self) -> BTreeSet<Member> {
+        let is_newer = |report: &NodeReport, slots: &SlotSet, epoch| {
+            epoch > report.config_epoch && slots.intersects(&report.slots)
+        };
+        let succeeded = |report: &NodeReport| {
+            self.reports().any(|(_, other)| {
+                let mut told = other.peers.iter().filter(|peer| peer.id != report.id);
+                let itself = other.role == Role::Primary && is_newer(report, &other.slots, other.config_epoch);
+                itself || told.any(|peer| is_newer(report, &peer.slots, peer.config_epoch))
+            })
+        };
+        let is_in_sync = |report: &NodeReport| match report.role {
+            Role::Primary => !report.loading && !succeeded(report),
+            Role::Replica => !report.loading && report.link == ReplicaLink::Up,
+        };
+        self.reports().filter(|(_, report)| is_in_sync(report)).map(|(member, _)| member).collect()
     }
 
     /// Every server that answered.
@@ -91,6 +174,9 @@ pub enum LocalData {
     Gone,
     /// A snapshot from some time ago.
     Old,
+    /// It was written by a newer release, and this server cannot read it. It is not gone: the newer release could. Nobody
+    /// may take it for lost, nor for something to start with.
+    Unreadable,
     /// A log of every write.
     Complete,
 }
@@ -116,10 +202,40 @@ pub struct NodeReport {
     pub offset: u64,
     pub keys: u64,
     pub memory: u64,
+    /// What its data may take; 0 if nothing limits it.
+    pub max_memory: u64,
     pub version: Version,
     pub node_timeout: Duration,
     /// All other nodes in its table.
     pub peers: Vec<Peer>,
+    pub exports: Exports,
+    /// What it was given of the settings that a running server takes; `None` if its sidecar does not know of them.
+    pub settings: Option<TakenSettings>,
+}
+
+/// Moves of slots away from a server. It forgets them when it ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// Under way, or waiting for their turn.
+    pub running: Vec<Export>,
+    /// Slots that a move in the classic way has opened: their keys may be on both sides.
+    pub open: Vec<Export>,
+    /// How many moves failed since the last one that succeeded.
+    pub failures: u32,
+    pub last_failure: Option<Failure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    pub slots: SlotSet,
+    pub to: NodeId,
+}
+
+/// A move that failed, in the server's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub message: String,
+    pub ago: Duration,
 }
 
 impl NodeReport {

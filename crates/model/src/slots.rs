@@ -85,6 +85,18 @@ impl SlotSet {
     pub fn intersects(&self, other: &Self) -> bool {
         !self.intersection(other).is_empty()
     }
+
+    /// The lowest slots of the set, at most so many.
+    #[must_use]
+    pub fn first(&self, count: u16) -> Self {
+        let mut left = count;
+        let taken = self.ranges().map_while(|range| {
+            let len = range.len().min(left);
+            left -= len;
+            (len > 0).then(|| SlotRange { first: range.first, last: range.first + (len - 1) })
+        });
+        Self(taken.collect())
+    }
 }
 
 /// What is left of a run: the part before the hole and the part after it.
@@ -185,6 +197,15 @@ mod tests {
             prop_assert_eq!(a.intersection(&b).contains(slot), a.contains(slot) && b.contains(slot));
             prop_assert_eq!(a.intersects(&b), b.intersects(&a));
             prop_assert_eq!(a.minus(&b).len() + a.intersection(&b).len(), a.len());
+        }
+
+        #[test]
+        fn the_first_slots_are_the_lowest(a in set(), count in 0..=SLOTS) {
+            let first = a.first(count);
+            prop_assert_eq!(first.len(), a.len().min(count));
+            let (highest, rest) = (first.ranges().last(), a.minus(&first));
+            prop_assert_eq!(first.union(&rest), a);
+            prop_assert!(rest.ranges().next().is_none_or(|r| highest.is_none_or(|h| h.last() < r.first())));
         }
 
         #[test]

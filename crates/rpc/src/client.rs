@@ -27,6 +27,8 @@ use crate::tls::{Credentials, HTTP2, TlsError, client_config};
 const CONNECT: Duration = Duration::from_secs(1);
 const OBSERVE: Duration = Duration::from_secs(1);
 const EXECUTE: Duration = Duration::from_secs(3);
+/// A sidecar waits for four seconds until its server leads.
+const HAND_OVER: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -96,9 +98,14 @@ impl SidecarClient {
     /// Has the actions carried out, in their order, on this sidecar's server whatever member they name. One outcome for each.
     pub async fn execute(&mut self, actions: &[Action]) -> Result<Vec<Outcome>, CallError> {
         let request = ExecuteRequest { commands: actions.iter().map(Into::into).collect() };
-        let answer = within(EXECUTE, self.stub.execute(request)).await?;
+        let answer = within(deadline(actions), self.stub.execute(request)).await?;
         Ok(answer.outcomes.into_iter().map(Outcome::try_from).collect::<Result<_, _>>()?)
     }
+}
+
+fn deadline(actions: &[Action]) -> Duration {
+    let waits = actions.iter().any(|action| matches!(action, Action::HandOver { .. }));
+    if waits { HAND_OVER } else { EXECUTE }
 }
 
 async fn within<T>(
@@ -126,4 +133,18 @@ fn words(error: &(dyn Error + 'static)) -> String {
         cause = error.source();
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use valkey_model::Member;
+
+    use super::*;
+
+    #[test]
+    fn only_an_action_that_waits_for_others_gets_more_time() {
+        let on = Member::new(0, 1);
+        assert_eq!(deadline(&[Action::TakeOver { on }]), EXECUTE);
+        assert_eq!(deadline(&[Action::TakeOver { on }, Action::HandOver { on }]), HAND_OVER);
+    }
 }

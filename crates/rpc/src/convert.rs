@@ -1,15 +1,19 @@
 //! Messages on the wire from and to the values of the domain. What does not parse is an error with a name, never a default.
 
+mod commands;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use valkey_model::{
-    Action, Held, InvalidNodeId, InvalidSlots, InvalidVersion, LocalData, Member, NodeId, NodeReport, Peer, PeerHealth,
-    ReplicaLink, Role,
+    Export, Exports, Failure, Held, InvalidNodeId, InvalidSlots, InvalidVersion, LocalData, NodeId, NodeReport, Peer,
+    PeerHealth, RefusedSettings, ReplicaLink, Role, TakenSettings,
 };
 
-use crate::message::{Certificate, Certificates, Observed, Outcome, State};
+use crate::message::{Certificate, Certificates, Observed, State};
 use crate::proto;
+
+pub use commands::action;
 
 /// A message that a peer of another version, or nobody of ours, sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +81,7 @@ impl From<Held> for proto::Held {
         let data = match data {
             LocalData::Gone => proto::Data::Gone,
             LocalData::Old => proto::Data::Old,
+            LocalData::Unreadable => proto::Data::Unreadable,
             LocalData::Complete => proto::Data::Complete,
         };
         Self { id: id.to_string(), slots: slots.to_string(), data: data.into() }
@@ -90,6 +95,7 @@ impl TryFrom<proto::Held> for Held {
         let data = match held.data() {
             proto::Data::Gone => LocalData::Gone,
             proto::Data::Old => LocalData::Old,
+            proto::Data::Unreadable => LocalData::Unreadable,
             proto::Data::Complete => LocalData::Complete,
             proto::Data::Unspecified => return Err(Malformed::Unknown { what: "amount of data", value: held.data }),
         };
@@ -113,9 +119,12 @@ impl From<NodeReport> for proto::Node {
             offset,
             keys,
             memory,
+            max_memory,
             version,
             node_timeout,
             peers,
+            exports,
+            settings,
         } = report;
         let link = match link {
             ReplicaLink::Up => proto::Link::Up,
@@ -139,6 +148,9 @@ impl From<NodeReport> for proto::Node {
             version: version.to_string(),
             node_timeout_ms: milliseconds(node_timeout),
             peers: peers.into_iter().map(Into::into).collect(),
+            max_memory,
+            exports: Some(exports.into()),
+            settings: settings.map(Into::into),
         }
     }
 }
@@ -167,9 +179,13 @@ impl TryFrom<proto::Node> for NodeReport {
             offset: node.offset,
             keys: node.keys,
             memory: node.memory,
+            max_memory: node.max_memory,
             version: node.version.parse()?,
             node_timeout: Duration::from_millis(node.node_timeout_ms),
             peers: node.peers.into_iter().map(Peer::try_from).collect::<Result<_, _>>()?,
+            // A sidecar that does not know of them moves none.
+            exports: node.exports.map(TryInto::try_into).transpose()?.unwrap_or_default(),
+            settings: node.settings.map(Into::into),
         })
     }
 }
@@ -221,65 +237,67 @@ impl TryFrom<proto::Peer> for Peer {
     }
 }
 
-impl From<&Action> for proto::Command {
-    /// Who carries it out is not part of the command: it is whoever receives it.
-    fn from(action: &Action) -> Self {
-        use proto::command::Action as Wire;
-        let action = match action {
-            Action::SetEpoch { on: _, epoch } => Wire::SetEpoch(proto::SetEpoch { epoch: *epoch }),
-            Action::AddSlots { on: _, slots } => Wire::AddSlots(proto::AddSlots { slots: slots.to_string() }),
-            Action::Meet { on: _, address } => Wire::Meet(proto::Meet { address: address.to_string() }),
-            Action::Replicate { on: _, primary } => Wire::Replicate(proto::Replicate { primary: primary.to_string() }),
-            Action::TakeOver { on: _ } => Wire::TakeOver(proto::TakeOver {}),
-            Action::Forget { on: _, id } => Wire::Forget(proto::Forget { id: id.to_string() }),
-            Action::SetNodeTimeout { on: _, timeout } => {
-                Wire::SetNodeTimeout(proto::SetNodeTimeout { milliseconds: milliseconds(*timeout) })
-            }
-            Action::Release { on: _ } => Wire::Release(proto::Release {}),
-        };
-        Self { action: Some(action) }
-    }
-}
-
-/// The action that a command means for the member that received it.
-pub fn action(command: proto::Command, on: Member) -> Result<Action, Malformed> {
-    use proto::command::Action as Wire;
-    Ok(match command.action.ok_or(Malformed::Lacks("a command that this version knows"))? {
-        Wire::SetEpoch(proto::SetEpoch { epoch }) => Action::SetEpoch { on, epoch },
-        Wire::AddSlots(proto::AddSlots { slots }) => Action::AddSlots { on, slots: slots.parse()? },
-        Wire::Meet(proto::Meet { address: at }) => Action::Meet { on, address: address(&at)? },
-        Wire::Replicate(proto::Replicate { primary }) => Action::Replicate { on, primary: primary.parse()? },
-        Wire::TakeOver(proto::TakeOver {}) => Action::TakeOver { on },
-        Wire::Forget(proto::Forget { id }) => Action::Forget { on, id: id.parse()? },
-        Wire::SetNodeTimeout(proto::SetNodeTimeout { milliseconds }) => {
-            Action::SetNodeTimeout { on, timeout: Duration::from_millis(milliseconds) }
+impl From<Exports> for proto::Exports {
+    fn from(Exports { running, open, failures, last_failure }: Exports) -> Self {
+        Self {
+            running: running.into_iter().map(Into::into).collect(),
+            open: open.into_iter().map(Into::into).collect(),
+            failures,
+            last_failure: last_failure.map(Into::into),
         }
-        Wire::Release(proto::Release {}) => Action::Release { on },
-    })
-}
-
-impl From<Outcome> for proto::Outcome {
-    fn from(outcome: Outcome) -> Self {
-        use proto::outcome::Result as Wire;
-        let result = match outcome {
-            Outcome::Done => Wire::Done(proto::Done {}),
-            Outcome::Refused(words) => Wire::Refused(words),
-            Outcome::Skipped => Wire::Skipped(proto::Skipped {}),
-        };
-        Self { result: Some(result) }
     }
 }
 
-impl TryFrom<proto::Outcome> for Outcome {
+impl TryFrom<proto::Exports> for Exports {
     type Error = Malformed;
 
-    fn try_from(outcome: proto::Outcome) -> Result<Self, Malformed> {
-        use proto::outcome::Result as Wire;
-        Ok(match outcome.result.ok_or(Malformed::Lacks("an outcome"))? {
-            Wire::Done(proto::Done {}) => Self::Done,
-            Wire::Refused(words) => Self::Refused(words),
-            Wire::Skipped(proto::Skipped {}) => Self::Skipped,
+    fn try_from(proto::Exports { running, open, failures, last_failure }: proto::Exports) -> Result<Self, Malformed> {
+        Ok(Self {
+            running: running.into_iter().map(Export::try_from).collect::<Result<_, _>>()?,
+            open: open.into_iter().map(Export::try_from).collect::<Result<_, _>>()?,
+            failures,
+            last_failure: last_failure.map(Into::into),
         })
+    }
+}
+
+impl From<Export> for proto::Export {
+    fn from(Export { slots, to }: Export) -> Self {
+        Self { slots: slots.to_string(), to: to.to_string() }
+    }
+}
+
+impl TryFrom<proto::Export> for Export {
+    type Error = Malformed;
+
+    fn try_from(proto::Export { slots, to }: proto::Export) -> Result<Self, Malformed> {
+        Ok(Self { slots: slots.parse()?, to: to.parse()? })
+    }
+}
+
+impl From<TakenSettings> for proto::TakenSettings {
+    fn from(TakenSettings { mark, refused }: TakenSettings) -> Self {
+        let refused = refused.map(|RefusedSettings { mark, words }| proto::RefusedSettings { mark, words });
+        Self { mark, refused }
+    }
+}
+
+impl From<proto::TakenSettings> for TakenSettings {
+    fn from(proto::TakenSettings { mark, refused }: proto::TakenSettings) -> Self {
+        let refused = refused.map(|proto::RefusedSettings { mark, words }| RefusedSettings { mark, words });
+        Self { mark, refused }
+    }
+}
+
+impl From<Failure> for proto::Failure {
+    fn from(Failure { message, ago }: Failure) -> Self {
+        Self { message, ago_ms: milliseconds(ago) }
+    }
+}
+
+impl From<proto::Failure> for Failure {
+    fn from(proto::Failure { message, ago_ms }: proto::Failure) -> Self {
+        Self { message, ago: Duration::from_millis(ago_ms) }
     }
 }
 

@@ -1,7 +1,8 @@
 use prost::Message;
-use valkey_model::{SlotSet, Version};
+use valkey_model::{Action, Member, Settings, SlotSet, Version, Way};
 
 use super::*;
+use crate::message::Outcome;
 
 fn id(byte: u8) -> NodeId {
     NodeId::from_bytes([byte; 20])
@@ -33,9 +34,20 @@ fn report() -> NodeReport {
         offset: u64::MAX,
         keys: 17,
         memory: 1 << 40,
+        max_memory: 1 << 41,
         version: Version::new(9, 1, 2),
         node_timeout: Duration::from_secs(5),
         peers: vec![peer, stranger],
+        exports: Exports {
+            running: vec![Export { slots: "0-99,200".parse().unwrap(), to: id(2) }],
+            open: vec![Export { slots: "7000".parse().unwrap(), to: id(3) }],
+            failures: 2,
+            last_failure: Some(Failure { message: "Connection lost to target".into(), ago: Duration::from_secs(3) }),
+        },
+        settings: Some(TakenSettings {
+            mark: "0123abcd".into(),
+            refused: Some(RefusedSettings { mark: "4567".into(), words: "ERR CONFIG SET failed".into() }),
+        }),
     }
 }
 
@@ -69,8 +81,18 @@ fn every_action_arrives_unchanged_at_the_member_that_it_is_for() {
         Action::Meet { on, address: "10.0.0.9:6379".parse().unwrap() },
         Action::Replicate { on, primary: id(4) },
         Action::TakeOver { on },
+        Action::HandOver { on },
+        Action::Migrate { on, slots: "0-99,200".parse().unwrap(), to: id(4), way: Way::Atomic },
+        Action::Migrate { on, slots: "7".parse().unwrap(), to: id(4), way: Way::Classic },
         Action::Forget { on, id: id(5) },
         Action::SetNodeTimeout { on, timeout: Duration::from_secs(5) },
+        Action::Configure {
+            on,
+            settings: Settings {
+                mark: "0123abcd".into(),
+                values: [("save".into(), String::new()), ("maxmemory".into(), "1gb".into())].into(),
+            },
+        },
         Action::Release { on },
     ] {
         let wire = proto::Command::from(&said).encode_to_vec();
@@ -96,6 +118,16 @@ fn what_is_missing_or_unknown_is_an_error_and_no_default() {
     let mut nowhere = proto::Node::from(report());
     nowhere.address = "orders-0-0:6379".into();
     assert_eq!(NodeReport::try_from(nowhere), Err(Malformed::Address("orders-0-0:6379".into())));
+    let no_way = proto::Migrate { slots: "7".into(), to: id(4).to_string(), way: 0 };
+    let no_way = proto::Command { action: Some(proto::command::Action::Migrate(no_way)) };
+    assert_eq!(action(no_way, Member::new(0, 0)), Err(Malformed::Unknown { what: "way", value: 0 }));
     assert!(matches!(action(proto::Command { action: None }, Member::new(0, 0)), Err(Malformed::Lacks(_))));
     assert!(matches!(Outcome::try_from(proto::Outcome { result: None }), Err(Malformed::Lacks(_))));
+}
+
+#[test]
+fn a_sidecar_that_does_not_know_of_moves_or_settings_has_none() {
+    let older = proto::Node { exports: None, max_memory: 0, settings: None, ..report().into() };
+    let report = NodeReport::try_from(older).unwrap();
+    assert_eq!((report.exports, report.settings), (Exports::default(), None));
 }

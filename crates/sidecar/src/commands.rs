@@ -1,18 +1,22 @@
 //! What the operator asks of us.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use tokio::time::timeout;
 use tracing::{info, warn};
-use valkey_engine::{Error, Node};
-use valkey_model::{Action, Member};
+use valkey_engine::Error;
+use valkey_model::{Action, Member, Way};
 use valkey_planner::guard::Released;
 use valkey_rpc::{
     CONTRACT_VERSION, Certificate, Certificates, Credentials, Observed, Outcome, Reloadable, Sidecar, State, Unanswered,
 };
 
 use crate::context::{Context, ReachError};
+use crate::lead::lead;
+use crate::moves::{order_atomic, order_classic, together};
+use crate::settings::configure;
 use crate::view::Phase;
 
 /// Below the operator's own, so that it hears from us what is wrong.
@@ -51,8 +55,8 @@ impl Sidecar for Commands {
                 }
                 Err(reason) => {
                     failed = true;
-                    warn!(%action, reason, "refused");
-                    Outcome::Refused(reason)
+                    warn!(%action, %reason, "refused");
+                    Outcome::Refused(reason.to_string())
                 }
             });
         }
@@ -79,7 +83,11 @@ impl Commands {
 
     async fn report(&self) -> Result<State, ReachError> {
         let address = self.context.address()?;
-        let report = self.context.server().await?.observe(address).await?;
+        // Before the server is asked: what is done meanwhile may be told twice, but never as neither moving nor moved.
+        let ours = self.context.moves.exports(Instant::now());
+        let mut report = self.context.server().await?.observe(address).await?;
+        report.exports = together(report.exports, ours);
+        report.settings = Some(self.context.settings.taken());
         Ok(State::Known(Box::new(report)))
     }
 
@@ -95,36 +103,33 @@ impl Commands {
         Certificates { mtls: mtls.map(facts), tls: tls.map(facts) }
     }
 
-    async fn carry_out(&self, action: &Action) -> Result<(), String> {
+    async fn carry_out(&self, action: &Action) -> anyhow::Result<()> {
+        let context = &self.context;
+        let server = || context.server();
         match action {
-            Action::Release { on: _ } => self.release(),
-            action => {
-                let mut server = self.context.server().await.map_err(|error| error.to_string())?;
-                order(&mut server, action).await.map_err(|error| error.to_string())
-            }
+            Action::SetEpoch { on: _, epoch } => server().await?.set_epoch(*epoch).await?,
+            Action::AddSlots { on: _, slots } => server().await?.add_slots(slots).await?,
+            Action::Meet { on: _, address } => server().await?.meet(*address).await?,
+            Action::Replicate { on: _, primary } => server().await?.replicate(*primary).await?,
+            Action::TakeOver { on: _ } => server().await?.take_over().await?,
+            Action::HandOver { on: _ } => lead(&mut server().await?, context.address()?).await?,
+            Action::Migrate { on: _, slots, to, way: Way::Atomic } => order_atomic(context, slots, *to).await?,
+            Action::Migrate { on: _, slots, to, way: Way::Classic } => order_classic(context, slots, *to).await?,
+            Action::Forget { on: _, id } => server().await?.forget(*id).await?,
+            Action::SetNodeTimeout { on: _, timeout } => server().await?.set_node_timeout(*timeout).await?,
+            Action::Configure { on: _, settings } => configure(context, settings).await?,
+            Action::Release { on: _ } => self.release()?,
         }
+        Ok(())
     }
 
-    fn release(&self) -> Result<(), String> {
+    fn release(&self) -> anyhow::Result<()> {
         if !matches!(self.context.board.view().phase, Phase::Held { .. }) {
-            return Err("no server is held here".into());
+            bail!("no server is held here");
         }
         self.context.released.send_replace(Released::ByOperator);
         // Nobody is held any more, also while its container waits to be started again.
         self.context.board.set(Phase::Unknown);
         Ok(())
-    }
-}
-
-async fn order(server: &mut Node, action: &Action) -> Result<(), Error> {
-    match action {
-        Action::SetEpoch { on: _, epoch } => server.set_epoch(*epoch).await,
-        Action::AddSlots { on: _, slots } => server.add_slots(slots).await,
-        Action::Meet { on: _, address } => server.meet(*address).await,
-        Action::Replicate { on: _, primary } => server.replicate(*primary).await,
-        Action::TakeOver { on: _ } => server.take_over().await,
-        Action::Forget { on: _, id } => server.forget(*id).await,
-        Action::SetNodeTimeout { on: _, timeout } => server.set_node_timeout(*timeout).await,
-        Action::Release { on: _ } => Ok(()), // not the server's business: there is none yet
     }
 }

@@ -6,8 +6,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::pod::Pod;
 
-/// The user as which a replica follows its primary.
-const REPLICATOR: &str = "replicator";
+/// The user as which a server shows itself to another one.
+pub const REPLICATOR: &str = "replicator";
 const DEFAULT_PORT: u16 = 6379;
 
 /// Where the server listens, and how.
@@ -63,6 +63,11 @@ pub fn logs_writes(text: &str) -> bool {
 /// server wrote it down while it copied its primary.
 pub fn saves_snapshots(text: &str) -> bool {
     setting(text, "save").is_none_or(|value| !value.is_empty())
+}
+
+/// Whether a snapshot of a newer format is read as far as it goes.
+pub fn ignores_format(text: &str) -> bool {
+    setting(text, "rdb-version-check").is_some_and(|value| value.eq_ignore_ascii_case("relaxed"))
 }
 
 /// The value of a setting; of several lines the last one counts.

@@ -4,18 +4,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use valkey_engine::{Entry, Error, Login, Node, PeerTls, PeerTlsError, Route};
-use valkey_model::NodeReport;
+use valkey_engine::{DEADLINE, Entry, Error, Login, Node, PeerTls, PeerTlsError, Route};
+use valkey_model::{NodeReport, Version};
 use valkey_planner::guard::Released;
 use valkey_rpc::Refusals;
 
 use crate::conf::{self, Listener};
 use crate::mounts::Mounts;
+use crate::moves::Moves;
 use crate::pod::Pod;
 use crate::prepare::{Prepared, RunDir};
 use crate::reports::Outbox;
+use crate::settings::Book;
 use crate::view::Board;
 
 #[derive(Debug)]
@@ -30,6 +33,12 @@ pub struct Context {
     pub released: watch::Sender<Released>,
     /// Who asked for the operator's place and was turned away.
     pub refusals: Refusals,
+    /// Slots that we move in the classic way.
+    pub moves: Moves,
+    /// The settings that the server was given.
+    pub settings: Book,
+    /// The release of the server in this pod, as its launcher found out. `None` if we were restarted beside it.
+    server_version: Mutex<Option<Version>>,
     /// What the server has read. `None` if we were restarted beside it.
     in_use: Mutex<Option<Prepared>>,
 }
@@ -48,14 +57,22 @@ pub enum ReachError {
 impl Context {
     pub fn new(pod: Pod, mounts: Mounts, run: RunDir, data: PathBuf, outbox: Outbox) -> Self {
         let released = watch::Sender::new(Released::NotYet);
-        let (board, refusals) = (Board::default(), Refusals::default());
-        Self { pod, mounts, run, data, board, outbox, released, refusals, in_use: Mutex::new(None) }
+        let (board, refusals, moves) = (Board::default(), Refusals::default(), Moves::default());
+        let settings = Book::default();
+        settings.read(&run);
+        let (server_version, in_use) = (Mutex::new(None), Mutex::new(None));
+        Self { pod, mounts, run, data, board, outbox, released, refusals, moves, settings, server_version, in_use }
     }
 
     /// A connection to the server of this pod. The password is read anew each time, since it may have been changed.
     pub async fn server(&self) -> Result<Node, ReachError> {
+        self.server_within(DEADLINE).await
+    }
+
+    /// The same for commands that may take longer.
+    pub async fn server_within(&self, deadline: Duration) -> Result<Node, ReachError> {
         let (socket, login) = (self.run.server_socket(), self.mounts.login()?);
-        Ok(Node::connect(Route::Socket(&socket), &login).await?)
+        Ok(Node::connect_within(deadline, Route::Socket(&socket), &login).await?)
     }
 
     /// Where peers reach the server of this pod.
@@ -80,6 +97,14 @@ impl Context {
         Ok(Peers { login: self.mounts.login()?, listener, tls })
     }
 
+    pub fn server_version(&self) -> Option<Version> {
+        *self.server_version.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn now_of_version(&self, version: Option<Version>) {
+        *self.server_version.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    }
+
     pub fn in_use(&self) -> Option<Prepared> {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -100,6 +125,11 @@ pub struct Peers {
 impl Peers {
     /// Connects to a node as a table tells where it is.
     pub async fn connect(&self, entry: &Entry) -> Result<Peer, Error> {
+        self.connect_within(DEADLINE, entry).await
+    }
+
+    /// The same for commands that may take longer.
+    pub async fn connect_within(&self, deadline: Duration, entry: &Entry) -> Result<Peer, Error> {
         let ip = entry.ip.ok_or(io::Error::from(io::ErrorKind::AddrNotAvailable))?;
         let told = match self.listener {
             Listener::Plain(_) => entry.port,
@@ -110,7 +140,7 @@ impl Peers {
             None => Route::Plain(address),
             Some(tls) => Route::Tls { address, name: entry.hostname.as_deref().unwrap_or_default(), tls },
         };
-        Ok(Peer { node: Node::connect(route, &self.login).await?, address })
+        Ok(Peer { node: Node::connect_within(deadline, route, &self.login).await?, address })
     }
 }
 

@@ -8,13 +8,16 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::info;
 use valkey_engine::{DEADLINE, Entry, Error, Table, TableError};
-use valkey_model::{Held, LocalData, NodeId, NodeReport, Role};
-use valkey_planner::guard::{HoldReason, Launch, Past, PeerWord, Released, Verdict, judge};
+use valkey_model::{Held, LocalData, NodeId, NodeReport, Role, SlotSet};
+use valkey_planner::guard::{
+    Copied, HoldReason, Launch, Leader, Past, PeerWord, Released, Remedy, Verdict, judge, remedy,
+};
 use valkey_rpc::Event;
 
 use crate::conf;
 use crate::context::{Context, Peers, ReachError};
 use crate::files::named;
+use crate::set_aside::{is_too_new, set_aside};
 use crate::view::Phase;
 
 const AGAIN: Duration = Duration::from_millis(500);
@@ -48,8 +51,21 @@ impl<'a> Guard<'a> {
         let nodes = self.context.data.join("nodes.conf");
         let table = table(&nodes)?;
         let conf = self.context.mounts.valkey_conf()?;
-        let launch = Launch { was: table.as_ref().map(past), data: local_data(&self.context.data, &conf)? };
+        let mut launch = Launch { was: table.as_ref().map(past), data: self.local_data(&conf)? };
         let released = *self.context.released.borrow();
+        if let (LocalData::Unreadable, Some(table), Some(past)) = (launch.data, &table, &launch.was) {
+            match remedy(past, &self.leaders(table).await?, *self.context.released.borrow()) {
+                Remedy::Hold(reason) => {
+                    self.hold(Held { id: past.id, slots: past.slots.clone(), data: launch.data }, reason);
+                    return Ok(Some(reason));
+                }
+                Remedy::SetAside(reason) => {
+                    let folder = set_aside(&self.context.data)?;
+                    info!(?reason, folder = %folder.display(), "data of a newer release is put aside");
+                    launch.data = LocalData::Gone;
+                }
+            }
+        }
         // Nobody needs to be asked about a start that does no harm.
         let mut verdict = judge(&launch, &[], Duration::ZERO, released);
         if let (Verdict::Hold(_), Some(table), Some(past)) = (verdict, &table, &launch.was) {
@@ -66,6 +82,21 @@ impl<'a> Guard<'a> {
                 Ok(None)
             }
         }
+    }
+
+    /// What the server will have when it starts. Without knowing its release, data is taken for readable, as the server will say itself.
+    fn local_data(&self, conf: &str) -> io::Result<LocalData> {
+        let folder = &self.context.data;
+        match self.context.server_version() {
+            Some(version) if is_too_new(folder, conf, version)? => Ok(LocalData::Unreadable),
+            _ => local_data(folder, conf),
+        }
+    }
+
+    /// Who leads this server's shard and says so itself.
+    async fn leaders(&self, table: &Table) -> Result<Vec<Leader>, GuardError> {
+        let reports = ask_all(&self.context.peers()?, &table.others).await;
+        Ok(reports.iter().flatten().filter_map(|report| leader(table, report)).collect())
     }
 
     fn hold(&mut self, held: Held, reason: HoldReason) {
@@ -118,19 +149,29 @@ fn local_data(folder: &Path, conf: &str) -> io::Result<LocalData> {
     Ok(LocalData::Gone)
 }
 
-/// Asks all of them at once, so that the dead ones cost one deadline together (F07).
 async fn ask_peers(peers: &Peers, others: &[Entry], past: &Past) -> Vec<PeerWord> {
+    let reports = ask_all(peers, others).await;
+    reports.iter().map(|report| report.as_ref().map_or(PeerWord::Silent, |report| word(past, report))).collect()
+}
+
+/// Asks all of them at once, so that the dead ones cost one deadline together (F07). `None` for each that does not answer.
+async fn ask_all(peers: &Peers, others: &[Entry]) -> Vec<Option<NodeReport>> {
     let mut asking = JoinSet::new();
     for other in others {
-        let (peers, other, past) = (peers.clone(), other.clone(), past.clone());
-        asking.spawn(async move {
-            match timeout(DEADLINE, ask(&peers, &other)).await {
-                Ok(Ok(report)) => word(&past, &report),
-                Ok(Err(_)) | Err(_) => PeerWord::Silent,
-            }
-        });
+        let (peers, other) = (peers.clone(), other.clone());
+        asking.spawn(async move { timeout(DEADLINE, ask(&peers, &other)).await.ok()?.ok() });
     }
     asking.join_all().await
+}
+
+/// What a peer is that leads our shard: it owns the slots that we or our primary had, or it is our primary.
+fn leader(table: &Table, peer: &NodeReport) -> Option<Leader> {
+    let primary = table.myself.primary;
+    let ours = table.entries().filter(|entry| entry.id == table.myself.id || Some(entry.id) == primary);
+    let slots = ours.fold(SlotSet::EMPTY, |all, entry| all.union(&entry.slots));
+    let leads = peer.role == Role::Primary && (peer.slots.intersects(&slots) || Some(peer.id) == primary);
+    let copy = if !peer.loading && (peer.keys > 0 || peer.offset > 0) { Copied::Yes } else { Copied::NotProven };
+    leads.then_some(Leader { id: peer.id, config_epoch: peer.config_epoch, copy })
 }
 
 async fn ask(peers: &Peers, other: &Entry) -> Result<NodeReport, Error> {

@@ -91,3 +91,25 @@ fn a_replica_has_data_if_it_has_keys_or_is_loading_them() {
     assert_eq!(says(mine.clone()), (true, false));
     assert_eq!(says(NodeReport { primary: Some(id(2)), keys: 3, ..mine }), (false, true));
 }
+
+#[test]
+fn a_peer_leads_the_shard_if_it_says_so_itself() {
+    let copied =
+        NodeReport { role: Role::Primary, slots: "0-99".parse().unwrap(), config_epoch: 7, offset: 5, ..report() };
+    let follower =
+        line(9, &format!("myself,slave {} 0 0 4 connected", id(2))) + &line(2, "master - 0 0 4 connected 0-99");
+    let primary = line(9, "myself,master - 0 0 4 connected 0-99") + &line(2, "slave - 0 0 4 connected");
+    for text in [follower, primary] {
+        let table = Table::parse(&text).unwrap();
+        let found = leader(&table, &copied).unwrap();
+        assert_eq!((found.id, found.config_epoch, found.copy), (report().id, 7, Copied::Yes));
+        let replica = NodeReport { role: Role::Replica, ..copied.clone() };
+        let stranger = NodeReport { slots: "100-199".parse().unwrap(), ..copied.clone() };
+        assert_eq!((leader(&table, &replica), leader(&table, &stranger)), (None, None));
+        for blank in
+            [NodeReport { offset: 0, keys: 0, ..copied.clone() }, NodeReport { loading: true, ..copied.clone() }]
+        {
+            assert_eq!(leader(&table, &blank).unwrap().copy, Copied::NotProven);
+        }
+    }
+}

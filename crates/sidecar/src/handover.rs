@@ -15,6 +15,7 @@ use crate::context::{Context, Peer, Peers, ReachError};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After this a failover that did not happen is given up by Valkey too.
 const ATTEMPT: Duration = Duration::from_secs(5);
+const LEAVING_OFF: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 const BREATH: Duration = Duration::from_millis(200);
 
@@ -36,6 +37,8 @@ enum Outcome {
 }
 
 async fn until_done(context: &Context) -> Result<Outcome, ReachError> {
+    // A slot that is half moved here would be so at the heir, too. It would be no harm, so it is not worth missing the handover.
+    let _ = timeout(LEAVING_OFF, context.moves.leave_off()).await;
     let mut server = context.server().await?;
     loop {
         let table = server.table().await?;

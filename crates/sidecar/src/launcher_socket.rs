@@ -2,7 +2,7 @@
 //!
 //! | it says | we answer |
 //! |---|---|
-//! | `start` | any number of `hold <reason>`, then `go` |
+//! | `start` or `start <version>` | any number of `hold <reason>`, then `go` |
 //! | `stop` | `done` when mastership is handed over or nobody can take it |
 //! | `exited <code>` or `exited signal <number>` | nothing |
 
@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::sleep;
 use tracing::{info, warn};
+use valkey_model::Version;
 use valkey_rpc::Event;
 
 use crate::context::Context;
@@ -53,7 +54,7 @@ pub async fn listen(listener: UnixListener, context: Arc<Context>) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
-    Start,
+    Start(Option<Version>),
     Stop,
     Exited(i32),
 }
@@ -62,7 +63,8 @@ impl Request {
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         match words[..] {
-            ["start"] => Some(Self::Start),
+            ["start"] => Some(Self::Start(None)),
+            ["start", version] => Some(Self::Start(version.parse().ok())),
             ["stop"] => Some(Self::Stop),
             ["exited", code] => Some(Self::Exited(code.parse().ok()?)),
             ["exited", "signal", number] => Some(Self::Exited(number.parse::<i32>().ok()?.checked_add(BY_SIGNAL)?)),
@@ -76,7 +78,8 @@ async fn converse(stream: UnixStream, context: &Context) -> io::Result<()> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;
     match Request::parse(&line) {
-        Some(Request::Start) => {
+        Some(Request::Start(version)) => {
+            context.now_of_version(version);
             let started = start(&mut stream, context).await;
             if started.is_err() {
                 context.board.set(Phase::Unknown); // whoever was held is gone
@@ -118,6 +121,7 @@ async fn start(stream: &mut BufReader<UnixStream>, context: &Context) -> io::Res
             Ok(None) => match context.run.prepare(&context.mounts, &context.pod, &context.data) {
                 Ok(prepared) => {
                     context.now_in_use(prepared);
+                    context.settings.read(&context.run);
                     context.board.set(Phase::Starting);
                     say(stream, "go").await?;
                     context.outbox.send(Event::ServerStarted);

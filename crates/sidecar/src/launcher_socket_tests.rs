@@ -14,7 +14,9 @@ use crate::reports::Outbox;
 #[test]
 fn requests_are_told_apart() {
     for (line, request) in [
-        ("start\n", Some(Request::Start)),
+        ("start\n", Some(Request::Start(None))),
+        ("start 8.1.4\n", Some(Request::Start(Some(Version::new(8, 1, 4))))),
+        ("start soon\n", Some(Request::Start(None))),
         ("stop\n", Some(Request::Stop)),
         ("exited 0\n", Some(Request::Exited(0))),
         ("exited 137\n", Some(Request::Exited(137))),
@@ -145,4 +147,40 @@ async fn the_end_of_a_server_is_reported() {
     assert_eq!(fixture.ask("exited signal 9").next_line().await.unwrap(), None);
     assert_eq!(fixture.events.recv().await, Some(Event::ServerExited { code: 137 }));
     assert_eq!(fixture.context.board.view().phase, Phase::Unknown);
+}
+
+/// The volume of a pod that comes back with a former release: a newer one wrote its snapshot.
+fn written_by_9(fixture: &Fixture) {
+    fs::write(fixture.folder.path().join("data/dump.rdb"), "VALKEY080 and so on").unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_read_the_last_copy_is_held_and_the_copy_stays() {
+    let mut fixture = Fixture::new();
+    fixture.led();
+    written_by_9(&fixture);
+    let mut answers = fixture.ask("start 8.1.4");
+    let answer = answers.next_line().await.unwrap().unwrap();
+    assert!(answer.starts_with("hold its data was written by a newer Valkey"), "{answer}");
+    let Phase::Held { held, .. } = fixture.context.board.view().phase else { panic!("not held") };
+    assert_eq!(held.data, valkey_model::LocalData::Unreadable);
+    assert!(fixture.folder.path().join("data/dump.rdb").exists());
+    assert!(matches!(fixture.events.recv().await, Some(Event::Held { .. })));
+    // The operator sees another primary of the shard.
+    fixture.context.released.send_replace(Released::ByOperator);
+    while answers.next_line().await.unwrap().unwrap() != "go" {}
+    assert!(!fixture.folder.path().join("data/dump.rdb").exists());
+    let mut aside = fs::read_dir(fixture.folder.path().join("data")).unwrap().map(|entry| entry.unwrap().path());
+    let aside = aside.find(|path| path.to_str().unwrap().contains("set-aside-")).unwrap();
+    assert_eq!(fs::read_to_string(aside.join("dump.rdb")).unwrap(), "VALKEY080 and so on");
+}
+
+#[tokio::test]
+async fn a_server_of_the_release_that_wrote_its_data_just_starts() {
+    for release in ["start 9.1.2", "start"] {
+        let fixture = Fixture::new();
+        written_by_9(&fixture);
+        assert_eq!(fixture.ask(release).next_line().await.unwrap().as_deref(), Some("go"), "{release}");
+        assert!(fixture.folder.path().join("data/dump.rdb").exists());
+    }
 }

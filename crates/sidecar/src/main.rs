@@ -9,19 +9,25 @@ mod certificates;
 mod commands;
 mod conf;
 mod context;
+#[cfg(test)]
+mod fake_server;
 mod files;
 mod guard;
 mod handover;
 mod install;
 mod launcher_socket;
+mod lead;
 mod metrics;
 mod mounts;
+mod moves;
 mod operator;
 mod pod;
 mod prepare;
 mod probes;
 mod reports;
 mod run;
+mod set_aside;
+mod settings;
 mod view;
 mod watch;
 

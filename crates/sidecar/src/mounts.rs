@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 use valkey_engine::Login;
 
+use crate::conf::REPLICATOR;
 use crate::files::named;
 
 /// The user of the sidecar.
@@ -57,6 +58,11 @@ impl Mounts {
     pub fn login(&self) -> io::Result<Login> {
         let password = self.password("admin-password")?;
         Ok(Login { user: ADMIN.into(), password })
+    }
+
+    /// As whom a server shows itself to another one, to follow it or to send keys to it.
+    pub fn replication_login(&self) -> io::Result<Login> {
+        Ok(Login { user: REPLICATOR.into(), password: self.replication_password()? })
     }
 
     pub fn replication_password(&self) -> io::Result<SecretString> {

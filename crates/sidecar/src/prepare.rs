@@ -4,15 +4,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
+use valkey_model::Settings;
 
 use crate::conf::{self, Listener};
-use crate::files::{PRIVATE, replace};
+use crate::files::{PRIVATE, named, replace};
 use crate::mounts::{Keypair, Mounts};
 use crate::pod::Pod;
 
 /// The folder that sidecar and server share, in memory.
 #[derive(Clone, Debug)]
 pub struct RunDir(PathBuf);
+
+const SETTINGS: &str = "settings.conf";
 
 /// What the server was given.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ impl RunDir {
     /// Everything for the next start of the server.
     pub fn prepare(&self, mounts: &Mounts, pod: &Pod, data: &Path) -> io::Result<Prepared> {
         let mut common = mounts.valkey_conf()?;
+        // An operator that does not tell them apart gives none to a running server.
+        let settings = Settings::of_conf(&common).unwrap_or_default();
         let was_in_a_cluster = data.join("nodes.conf").exists();
         if !was_in_a_cluster {
             common += &mounts.first_start_conf()?;
@@ -61,6 +66,7 @@ impl RunDir {
         self.write_users(&users)?;
         let text = conf::for_pod(&common, pod, &mounts.replication_password()?);
         self.write("valkey.conf", &text)?;
+        self.write_settings(&settings)?;
         Ok(Prepared { tls, users })
     }
 
@@ -74,6 +80,21 @@ impl RunDir {
 
     pub fn write_users(&self, users: &SecretString) -> io::Result<()> {
         self.write("users.acl", users)
+    }
+
+    /// What the server was given last of the settings that it takes while it runs.
+    pub fn write_settings(&self, settings: &Settings) -> io::Result<()> {
+        self.write(SETTINGS, &settings.to_conf().into())
+    }
+
+    /// `None` if no server was started yet.
+    pub fn settings(&self) -> io::Result<Option<Settings>> {
+        let path = self.0.join(SETTINGS);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Settings::of_conf(&text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(named(&path, &error)),
+        }
     }
 
     fn write(&self, name: &str, content: &SecretString) -> io::Result<()> {
@@ -135,6 +156,18 @@ mod tests {
         let (folder, mounts, run) = mounted("port 6379\n");
         fs::remove_dir_all(folder.path().join("certs")).unwrap();
         assert!(run.prepare(&mounts, &pod(), folder.path()).unwrap().tls.is_none());
+    }
+
+    #[test]
+    fn which_settings_a_server_is_started_with_is_written_down() {
+        let settings = Settings { mark: "0123".into(), values: [("maxmemory".into(), "1gb".into())].into() };
+        let (folder, mounts, run) = mounted(&format!("port 6379\n{}", settings.to_conf()));
+        assert_eq!(run.settings().unwrap(), None);
+        run.prepare(&mounts, &pod(), folder.path()).unwrap();
+        assert_eq!(run.settings().unwrap(), Some(settings));
+        fs::write(folder.path().join("config/valkey.conf"), "port 6379\nmaxmemory 7\n").unwrap();
+        run.prepare(&mounts, &pod(), folder.path()).unwrap();
+        assert_eq!(run.settings().unwrap(), Some(Settings::default()));
     }
 
     #[test]

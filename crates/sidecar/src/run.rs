@@ -13,6 +13,7 @@ use crate::arguments::RunArguments;
 use crate::certificates::keep_server;
 use crate::context::Context;
 use crate::mounts::Mounts;
+use crate::moves::work;
 use crate::operator::{Wire, talk};
 use crate::pod::Pod;
 use crate::prepare::RunDir;
@@ -45,6 +46,10 @@ pub async fn run(arguments: RunArguments) -> anyhow::Result<()> {
     tokio::spawn({
         let context = context.clone();
         async move { keep_server(&context).await }
+    });
+    tokio::spawn({
+        let context = context.clone();
+        async move { work(&context).await }
     });
     tokio::spawn(talk(context.clone(), wire));
     process.readiness.ready();

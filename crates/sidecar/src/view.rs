@@ -67,6 +67,11 @@ impl View {
         }
     }
 
+    /// Whether the server itself moves slots away.
+    pub fn moves_slots(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| !report.exports.running.is_empty())
+    }
+
     pub fn summary(&self) -> Option<Summary> {
         let report = self.report.as_ref()?;
         Some(Summary {
@@ -94,7 +99,9 @@ impl View {
 fn changes(before: &NodeReport, after: &NodeReport) -> Vec<Event> {
     let role = (before.role != after.role || before.primary != after.primary).then_some(Event::RoleChanged);
     let link = (after.role == Role::Replica && before.link != after.link).then_some(Event::LinkChanged);
-    let state = (before.serving != after.serving || before.loading != after.loading).then_some(Event::StateChanged);
+    let moved = after.exports.running.len() < before.exports.running.len();
+    let state = before.serving != after.serving || before.loading != after.loading || moved;
+    let state = state.then_some(Event::StateChanged);
     [role, link, state].into_iter().flatten().collect()
 }
 

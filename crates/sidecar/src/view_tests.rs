@@ -1,4 +1,4 @@
-use valkey_model::{LocalData, NodeId, SlotSet, Version};
+use valkey_model::{Export, Exports, LocalData, NodeId, SlotSet, Version};
 
 use super::*;
 
@@ -17,9 +17,12 @@ pub fn report() -> NodeReport {
         offset: 0,
         keys: 0,
         memory: 0,
+        max_memory: 0,
         version: Version::new(9, 1, 2),
         node_timeout: Duration::from_secs(5),
         peers: Vec::new(),
+        exports: Exports::default(),
+        settings: None,
     }
 }
 
@@ -73,6 +76,10 @@ fn news_are_what_changed_and_nothing_else() {
     assert_eq!(news(up(report(), now), report()), []);
     assert_eq!(news(up(report(), now), NodeReport { offset: 9, keys: 3, ..report() }), []);
     assert_eq!(news(up(report(), now), NodeReport { serving: false, ..report() }), [Event::StateChanged]);
+    let export = Export { slots: SlotSet::all(), to: NodeId::from_bytes([2; 20]) };
+    let moving = NodeReport { exports: Exports { running: vec![export], ..Exports::default() }, ..report() };
+    assert_eq!(news(up(report(), now), moving.clone()), []);
+    assert_eq!(news(up(moving, now), report()), [Event::StateChanged]);
     assert_eq!(news(up(replica(ReplicaLink::Up), now), report()), [Event::RoleChanged]);
     assert_eq!(news(up(replica(ReplicaLink::Up), now), replica(ReplicaLink::Down)), [Event::LinkChanged]);
 }

@@ -35,7 +35,7 @@ pub async fn watch(context: &Context) {
 
 fn until_next(view: &View) -> Duration {
     match view.phase {
-        Phase::Up { .. } if view.ready(Instant::now()).is_ok() => STEADY,
+        Phase::Up { .. } if view.ready(Instant::now()).is_ok() && !view.moves_slots() => STEADY,
         Phase::Up { .. } => OFTEN,
         Phase::Unknown | Phase::Held { .. } | Phase::Starting => SOON,
     }

@@ -79,6 +79,62 @@ pub struct Node {
     pub node_timeout_ms: u64,
     #[prost(message, repeated, tag = "16")]
     pub peers: ::prost::alloc::vec::Vec<Peer>,
+    /// What its data may take; 0 if nothing limits it.
+    #[prost(uint64, tag = "17")]
+    pub max_memory: u64,
+    #[prost(message, optional, tag = "18")]
+    pub exports: ::core::option::Option<Exports>,
+    /// Missing if the sidecar does not know of settings.
+    #[prost(message, optional, tag = "19")]
+    pub settings: ::core::option::Option<TakenSettings>,
+}
+/// What the server was given of the settings that a running server takes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TakenSettings {
+    /// The mark of those that it has, all of them and verified. Empty if nobody can say.
+    #[prost(string, tag = "1")]
+    pub mark: ::prost::alloc::string::String,
+    /// Those that it refused last.
+    #[prost(message, optional, tag = "2")]
+    pub refused: ::core::option::Option<RefusedSettings>,
+}
+/// Settings that the server did not take, and why, in its own words.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RefusedSettings {
+    #[prost(string, tag = "1")]
+    pub mark: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub words: ::prost::alloc::string::String,
+}
+/// Moves of slots away from the server. It forgets them when it ends.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Exports {
+    /// Under way, or waiting for their turn.
+    #[prost(message, repeated, tag = "1")]
+    pub running: ::prost::alloc::vec::Vec<Export>,
+    /// Slots that a move in the classic way has opened: their keys may be on both sides.
+    #[prost(message, repeated, tag = "2")]
+    pub open: ::prost::alloc::vec::Vec<Export>,
+    /// How many moves failed since the last one that succeeded.
+    #[prost(uint32, tag = "3")]
+    pub failures: u32,
+    #[prost(message, optional, tag = "4")]
+    pub last_failure: ::core::option::Option<Failure>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Export {
+    #[prost(string, tag = "1")]
+    pub slots: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub to: ::prost::alloc::string::String,
+}
+/// A move that failed, in the server's own words.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Failure {
+    #[prost(string, tag = "1")]
+    pub message: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub ago_ms: u64,
 }
 /// A line in the server's table of nodes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -116,14 +172,14 @@ pub struct ExecuteRequest {
     pub commands: ::prost::alloc::vec::Vec<Command>,
 }
 /// One command for this server.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Command {
-    #[prost(oneof = "command::Action", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "command::Action", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub action: ::core::option::Option<command::Action>,
 }
 /// Nested message and enum types in `Command`.
 pub mod command {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Action {
         #[prost(message, tag = "1")]
         SetEpoch(super::SetEpoch),
@@ -141,6 +197,12 @@ pub mod command {
         SetNodeTimeout(super::SetNodeTimeout),
         #[prost(message, tag = "8")]
         Release(super::Release),
+        #[prost(message, tag = "9")]
+        HandOver(super::HandOver),
+        #[prost(message, tag = "10")]
+        Migrate(super::Migrate),
+        #[prost(message, tag = "11")]
+        Configure(super::Configure),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -177,6 +239,31 @@ pub struct SetNodeTimeout {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Release {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HandOver {}
+/// Gives the server these settings, all of them or none, and takes back what it was given before and is not among them.
+/// Refused if the server does not take one of them.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Configure {
+    /// Tells these settings from others.
+    #[prost(string, tag = "1")]
+    pub mark: ::prost::alloc::string::String,
+    #[prost(map = "string, string", tag = "2")]
+    pub values: ::std::collections::HashMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
+}
+/// Moves slots with their keys to another primary. Done means that the move was begun; what becomes of it is told by the exports.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Migrate {
+    #[prost(string, tag = "1")]
+    pub slots: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub to: ::prost::alloc::string::String,
+    #[prost(enumeration = "Way", tag = "3")]
+    pub way: i32,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExecuteResponse {
     /// As many as there were commands, in their order.
@@ -213,6 +300,8 @@ pub enum Data {
     Gone = 1,
     Old = 2,
     Complete = 3,
+    /// Written by a newer release than the one that is to start. Not gone.
+    Unreadable = 4,
 }
 impl Data {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -225,6 +314,7 @@ impl Data {
             Self::Gone => "DATA_GONE",
             Self::Old => "DATA_OLD",
             Self::Complete => "DATA_COMPLETE",
+            Self::Unreadable => "DATA_UNREADABLE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -234,6 +324,7 @@ impl Data {
             "DATA_GONE" => Some(Self::Gone),
             "DATA_OLD" => Some(Self::Old),
             "DATA_COMPLETE" => Some(Self::Complete),
+            "DATA_UNREADABLE" => Some(Self::Unreadable),
             _ => None,
         }
     }
@@ -330,6 +421,37 @@ impl Health {
             "HEALTH_FINE" => Some(Self::Fine),
             "HEALTH_SUSPECTED" => Some(Self::Suspected),
             "HEALTH_FAILED" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Way {
+    Unspecified = 0,
+    /// By the servers themselves, all slots of a move at the same instant.
+    Atomic = 1,
+    /// Slot by slot and key by key.
+    Classic = 2,
+}
+impl Way {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "WAY_UNSPECIFIED",
+            Self::Atomic => "WAY_ATOMIC",
+            Self::Classic => "WAY_CLASSIC",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "WAY_UNSPECIFIED" => Some(Self::Unspecified),
+            "WAY_ATOMIC" => Some(Self::Atomic),
+            "WAY_CLASSIC" => Some(Self::Classic),
             _ => None,
         }
     }
