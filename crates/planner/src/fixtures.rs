@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use valkey_model::{
-    Action, Desired, Held, LocalData, Member, NodeId, NodeReport, Observation, Peer, PeerHealth, ReplicaLink, Role,
-    ShardIndex, Sighting, SlotSet, Spot, Step, Version, partition,
+    Action, Desired, Export, Exports, Held, LocalData, Member, NodeId, NodeReport, Observation, Peer, PeerHealth,
+    ReplicaLink, Role, ShardIndex, Sighting, SlotSet, Spot, Step, Version, partition,
 };
 
 use crate::view::ClusterView;
@@ -15,6 +15,9 @@ pub(crate) struct Fixture {
     pub desired: Desired,
     pub seen: Observation,
 }
+
+/// Something that a test does to a cluster, and what to call it.
+pub(crate) type Damage<'a> = (&'a str, &'a dyn Fn(&mut Fixture));
 
 pub(crate) fn member(text: &str) -> Member {
     text.parse().unwrap()
@@ -48,13 +51,24 @@ impl Fixture {
     pub fn blank(shards: u16, replicas: u16) -> Self {
         let desired = Desired { shards, replicas, node_timeout: Duration::from_secs(5) };
         let blank = |member: Member| (member, Sighting::Known(Box::new(blank_report(&member.to_string()))));
-        Self { desired, seen: Observation { members: desired.members().map(blank).collect(), ..Default::default() } }
+        let members = desired.members().map(blank).collect();
+        let workloads = (0..shards).map(|shard| (ShardIndex(shard), replicas + 1)).collect();
+        Self { desired, seen: Observation { members, workloads, ..Default::default() } }
     }
 
     /// A healthy cluster with data, led by the first member of each shard.
     pub fn formed(shards: u16, replicas: u16) -> Self {
-        let mut cluster = Self::blank(shards, replicas);
-        let parts = partition(shards);
+        Self::spread(&partition(shards), replicas)
+    }
+
+    /// The same, but each shard has these slots.
+    pub fn with_slots(parts: &[&str], replicas: u16) -> Self {
+        let parts: Vec<SlotSet> = parts.iter().map(|part| part.parse().unwrap()).collect();
+        Self::spread(&parts, replicas)
+    }
+
+    fn spread(parts: &[SlotSet], replicas: u16) -> Self {
+        let mut cluster = Self::blank(u16::try_from(parts.len()).unwrap(), replicas);
         let members: Vec<_> = cluster.desired.members().collect();
         for member in &members {
             let led_by = format!("{}-0", member.shard);
@@ -62,6 +76,9 @@ impl Fixture {
             let report = cluster.report(&member.to_string());
             report.config_epoch = u64::from(member.shard.0) + 1;
             (report.keys, report.offset, report.serving) = (100, 1000, true);
+            if parts[shard].is_empty() {
+                report.keys = 0;
+            }
             report.node_timeout = Duration::from_secs(5);
             if member.ordinal == 0 {
                 report.slots = parts[shard].clone();
@@ -125,6 +142,60 @@ impl Fixture {
         self
     }
 
+    /// Asks for another shape.
+    pub fn want(&mut self, shards: u16, replicas: u16) -> &mut Self {
+        (self.desired.shards, self.desired.replicas) = (shards, replicas);
+        self
+    }
+
+    pub fn outdate(&mut self, members: &[&str]) -> &mut Self {
+        self.seen.outdated.extend(members.iter().map(|text| member(text)));
+        self
+    }
+
+    /// Slots are moving from one member to another.
+    pub fn moving(&mut self, from: &str, slots: &str, to: &str) -> &mut Self {
+        let export = Export { slots: slots.parse().unwrap(), to: id(to) };
+        self.report(from).exports.running.push(export);
+        self
+    }
+
+    /// A classic move has left slots open.
+    pub fn open(&mut self, from: &str, slots: &str, to: NodeId) -> &mut Self {
+        self.report(from).exports.open.push(Export { slots: slots.parse().unwrap(), to });
+        self
+    }
+
+    /// Nothing has been in these shards for a while.
+    pub fn emptied(&mut self, shards: &[u16]) -> &mut Self {
+        let long = Duration::from_secs(10);
+        self.seen.emptied_for.extend(shards.iter().map(|shard| (ShardIndex(*shard), long)));
+        self
+    }
+
+    /// Another member leads its shard, as everybody knows.
+    pub fn lead(&mut self, text: &str) -> &mut Self {
+        let shard = member(text).shard;
+        let is_leader = |(m, r): &(Member, &NodeReport)| m.shard == shard && r.role == Role::Primary;
+        let former = self.seen.reports().find(is_leader).map(|(m, _)| m.to_string()).unwrap();
+        let slots = std::mem::take(&mut self.report(&former).slots);
+        let epoch = self.report(&former).config_epoch + 100;
+        let members: Vec<String> =
+            self.seen.reports().map(|(m, _)| m).filter(|m| m.shard == shard).map(|m| m.to_string()).collect();
+        for member in members {
+            let report = self.report(&member);
+            if member == text {
+                (report.role, report.primary, report.slots, report.config_epoch) =
+                    (Role::Primary, None, slots.clone(), epoch);
+            } else {
+                (report.role, report.primary, report.link) = (Role::Replica, Some(id(text)), ReplicaLink::Up);
+            }
+            let known = peer_of(report);
+            self.everywhere(known.id, |peer| *peer = known.clone());
+        }
+        self
+    }
+
     pub fn headless_for(&mut self, shard: u16, seconds: u64) -> &mut Self {
         self.seen.headless_for.insert(ShardIndex(shard), Duration::from_secs(seconds));
         self
@@ -159,8 +230,11 @@ pub(crate) fn blank_report(text: &str) -> NodeReport {
         offset: 0,
         keys: 0,
         memory: 0,
+        max_memory: 0,
         version: Version::new(9, 1, 2),
         node_timeout: Duration::from_secs(1),
         peers: Vec::new(),
+        exports: Exports::default(),
+        settings: None,
     }
 }

@@ -75,6 +75,16 @@ fn no_shard_is_lost_while_a_copy_may_come_back() {
 fn no_shard_is_lost_while_nodes_disagree_about_its_owner() {
     let mut cluster = with_lost_shard();
     cluster.peer("1-1", id("0-0")).slots = SlotSet::EMPTY;
-    cluster.peer("1-1", id("0-1")).slots = "0-8191".parse().unwrap();
+    cluster.peer("1-1", id("1-0")).slots = SlotSet::all();
     assert_eq!(lost_shards(&cluster.view()), None);
+}
+
+/// The primary's successor died before everybody had heard of it: nobody will ever tell them.
+#[test]
+fn owners_that_are_all_gone_are_struck_even_if_nodes_disagree_which_of_them_it_was() {
+    let mut cluster = with_lost_shard();
+    cluster.peer("1-1", id("0-0")).slots = SlotSet::EMPTY;
+    cluster.peer("1-1", id("0-1")).slots = "0-8191".parse().unwrap();
+    let struck = actions(&lost_shards(&cluster.view()).unwrap().steps);
+    assert!(struck.contains(&forget("1-0", id("0-0"))) && struck.contains(&forget("1-1", id("0-1"))), "{struck:?}");
 }

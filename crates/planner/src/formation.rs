@@ -1,5 +1,6 @@
 //! Who leads a shard that nobody ever led, and who gets slots that nobody owns.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use valkey_model::{Action, Member, NodeReport, Role, ShardIndex, Sighting, SlotSet, Step, partition};
@@ -10,17 +11,18 @@ use crate::view::ClusterView;
 /// Gives every slot without an owner to the shard that it is due to.
 ///
 /// Only while every member of the cluster is accounted for: a pod that is still starting may have the slots in its files,
-/// and then they would have two owners (F28). A new cluster loses no time by that, since it needs all of its pods anyway.
-pub(crate) fn steps(view: &ClusterView) -> Vec<Step> {
+/// and then they would have two owners (F28). A new cluster loses no time by that, since it needs all of its pods anyway. One
+/// that is held has its table in its files: it may know an owner whose claim is as good as the new one, for ever.
+pub(crate) fn steps(view: &ClusterView, heads: &Heads) -> Vec<Step> {
     let free = SlotSet::all().minus(&view.owned());
-    if free.is_empty() || !view.everyone_known() || !strangers(view).is_empty() {
+    let held = view.held().next().is_some();
+    if free.is_empty() || held || !view.everyone_known() || !strangers(view).is_empty() {
         return Vec::new();
     }
-    let primaries = primaries(view);
     let parts = view.shards().zip(partition(view.desired.shards));
     let given = parts.filter_map(|(shard, due)| {
         let slots = due.intersection(&free);
-        let (member, report) = primaries.get(&shard).filter(|_| !slots.is_empty())?;
+        let (member, report) = heads.get(&shard).filter(|_| !slots.is_empty())?;
         Some(give(*member, report, slots))
     });
     given.flatten().collect()
@@ -35,25 +37,24 @@ fn give(on: Member, report: &NodeReport, slots: SlotSet) -> Vec<Step> {
     numbered.into_iter().chain([given]).collect()
 }
 
-/// The primary of every shard that may be given slots: its leader, or a new one.
+/// Who leads each shard that slots may be given to or taken from.
+pub(crate) type Heads<'a> = BTreeMap<ShardIndex, (Member, &'a NodeReport)>;
+
+/// The leader of every shard, and of every wanted one that has no slots yet the member that shall lead it.
 ///
 /// New ones are spread over hosts, then over zones. One that was chosen on an earlier look wins, and a choice depends on
 /// the shards before it alone: so a pass that was cut short, or an outdated view of a later shard, changes no choice.
-fn primaries<'a>(view: &ClusterView<'a>) -> BTreeMap<ShardIndex, (Member, &'a NodeReport)> {
-    let mut chosen: BTreeMap<ShardIndex, (Member, &NodeReport)> = BTreeMap::new();
-    for shard in view.shards().filter(|shard| !has_held(view, *shard)) {
-        let leader = view.leader(shard).filter(|(_, report)| !report.loading);
-        let primary = if is_new(view, shard) { candidate(view, shard, &chosen) } else { leader };
-        chosen.extend(primary.map(|primary| (shard, primary)));
+pub(crate) fn heads<'a>(view: &ClusterView<'a>) -> Heads<'a> {
+    let mut chosen = Heads::new();
+    for shard in view.all_shards().into_iter().filter(|shard| !has_held(view, *shard)) {
+        let leader = || view.leader(shard).or_else(|| importer(view, shard)).filter(|(_, report)| !report.loading);
+        let head = if is_new(view, shard) { candidate(view, shard, &chosen) } else { leader() };
+        chosen.extend(head.map(|head| (shard, head)));
     }
     chosen
 }
 
-fn candidate<'a>(
-    view: &ClusterView<'a>,
-    shard: ShardIndex,
-    chosen: &BTreeMap<ShardIndex, (Member, &NodeReport)>,
-) -> Option<(Member, &'a NodeReport)> {
+fn candidate<'a>(view: &ClusterView<'a>, shard: ShardIndex, chosen: &Heads) -> Option<(Member, &'a NodeReport)> {
     let spots = &view.seen().spots;
     let crowding = |member: Member| {
         let spot = spots.get(&member)?;
@@ -61,23 +62,39 @@ fn candidate<'a>(
         let neighbours = others().filter(|other| other.host == spot.host).count();
         Some((neighbours, others().filter(|other| other.zone == spot.zone).count()))
     };
-    let candidates = view.live_in(shard).filter(|(_, report)| report.is_empty_primary() && !report.loading);
-    candidates.min_by_key(|(member, report)| (report.config_epoch == 0, crowding(*member), *member))
+    let followers = |id| view.live_in(shard).filter(|(_, report)| report.primary == Some(id)).count();
+    let candidates = view.live_in(shard).filter(|(member, _)| view.desired.wants(*member));
+    let candidates = candidates.filter(|(_, report)| report.is_empty_primary() && !report.loading);
+    candidates.min_by_key(|(member, report)| {
+        let settled = (Reverse(followers(report.id)), Reverse(report.config_epoch));
+        (settled, view.shall_resign(*member), crowding(*member), *member)
+    })
+}
+
+/// A primary without slots that has keys of open ones: nobody else can get the rest of them, even if its shard is leaving.
+fn importer<'a>(view: &ClusterView<'a>, shard: ShardIndex) -> Option<(Member, &'a NodeReport)> {
+    let mut primaries = view.live_in(shard).filter(|(_, report)| report.role == Role::Primary);
+    primaries.find(|(_, report)| view.leaders(shard).is_empty() && view.is_awaited(report.id))
 }
 
 fn has_held(view: &ClusterView, shard: ShardIndex) -> bool {
     view.held().any(|(member, _)| member.shard == shard)
 }
 
-/// A shard without a leader, in which nobody has data or follows somebody whose data may come back.
+/// A wanted shard without a leader, in which nobody has anything.
 fn is_new(view: &ClusterView, shard: ShardIndex) -> bool {
-    let has_nothing = |sighting: &Sighting| match sighting {
+    let nothing = || view.shard(shard).all(|(_, sighting)| has_nothing(view, sighting));
+    !view.is_leaving(shard) && view.leaders(shard).is_empty() && nothing()
+}
+
+/// Somebody who has no data, and follows nobody whose data may come back.
+pub(crate) fn has_nothing(view: &ClusterView, sighting: &Sighting) -> bool {
+    match sighting {
         Sighting::Known(report) if report.role == Role::Primary => report.is_empty_primary(),
-        // A copy of another shard, which got here by mistake.
+        // A copy of another shard, which got here by mistake, or of a new primary that has nothing itself.
         Sighting::Known(report) => report.primary.is_some_and(|id| view.report_of(id).is_some()),
         _ => false,
-    };
-    view.leaders(shard).is_empty() && view.shard(shard).all(|(_, sighting)| has_nothing(sighting))
+    }
 }
 
 #[cfg(test)]

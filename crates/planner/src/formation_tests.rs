@@ -1,7 +1,12 @@
-use valkey_model::Sighting;
+use valkey_model::{LocalData, Sighting};
 
 use super::*;
 use crate::fixtures::{Fixture, actions, id, member, stranger};
+
+fn given(cluster: &Fixture) -> Vec<Step> {
+    let view = cluster.view();
+    steps(&view, &heads(&view))
+}
 
 fn set_epoch(on: &str, epoch: u64) -> Action {
     Action::SetEpoch { on: member(on), epoch }
@@ -16,7 +21,7 @@ fn a_new_cluster_gets_epochs_and_slots_in_one_go() {
     let cluster = Fixture::blank(2, 1);
     let expected =
         [set_epoch("0-0", 1), add_slots("0-0", "0-8191"), set_epoch("1-0", 2), add_slots("1-0", "8192-16383")];
-    assert_eq!(actions(&steps(&cluster.view())), expected);
+    assert_eq!(actions(&given(&cluster)), expected);
 }
 
 #[test]
@@ -24,7 +29,7 @@ fn primaries_are_spread_over_hosts_and_then_over_zones() {
     let mut cluster = Fixture::blank(2, 2);
     cluster.spot("0-0", "a", "x").spot("0-1", "b", "x").spot("0-2", "c", "y");
     cluster.spot("1-0", "a", "x").spot("1-1", "b", "x").spot("1-2", "c", "y");
-    let given = actions(&steps(&cluster.view()));
+    let given = actions(&given(&cluster));
     assert!(given.contains(&set_epoch("0-0", 1)) && given.contains(&set_epoch("1-2", 2)), "{given:?}");
 }
 
@@ -34,7 +39,7 @@ fn a_pass_that_was_cut_short_is_carried_on() {
     cluster.report("0-1").config_epoch = 1;
     cluster.report("1-1").config_epoch = 2;
     cluster.report("1-1").slots = "8192-16383".parse().unwrap();
-    assert_eq!(actions(&steps(&cluster.view())), [add_slots("0-1", "0-8191")]);
+    assert_eq!(actions(&given(&cluster)), [add_slots("0-1", "0-8191")]);
 }
 
 #[test]
@@ -42,7 +47,7 @@ fn slots_that_a_leader_did_not_get_go_to_it() {
     let mut cluster = Fixture::formed(2, 1);
     cluster.report("0-0").slots = "0-99".parse().unwrap();
     cluster.everywhere(id("0-0"), |peer| peer.slots = "0-99".parse().unwrap());
-    assert_eq!(actions(&steps(&cluster.view())), [add_slots("0-0", "100-8191")]);
+    assert_eq!(actions(&given(&cluster)), [add_slots("0-0", "100-8191")]);
 }
 
 #[test]
@@ -50,13 +55,20 @@ fn nothing_is_given_while_anybody_is_unknown() {
     for sighting in [Sighting::Missing, Sighting::Starting, Sighting::Unreachable] {
         let mut cluster = Fixture::blank(3, 1);
         cluster.see("2-1", sighting);
-        assert_eq!(steps(&cluster.view()), []);
+        assert_eq!(given(&cluster), []);
     }
+}
+
+#[test]
+fn nothing_is_given_while_somebody_is_held_whose_table_is_not_known() {
+    let mut cluster = Fixture::formed(2, 0);
+    cluster.replace("0-0", stranger(1)).hold("1-0", LocalData::Gone);
+    assert_eq!(given(&cluster), []);
 }
 
 #[test]
 fn slots_that_anybody_believes_to_be_owned_are_not_given() {
     let mut cluster = Fixture::formed(2, 0);
     cluster.replace("0-0", stranger(1));
-    assert_eq!(steps(&cluster.view()), []);
+    assert_eq!(given(&cluster), []);
 }

@@ -3,9 +3,13 @@
 //! A primary that comes back with less data than its replicas have makes them throw their copies away (F12). So it starts
 //! only when that cannot happen. The sidecar asks this while the operator may be away; nothing here needs it.
 
+#[path = "guard_unreadable.rs"]
+mod unreadable;
+
 use std::fmt;
 use std::time::Duration;
 
+pub use unreadable::{AsideReason, Copied, Leader, Remedy, remedy};
 use valkey_model::{LocalData, NodeId, Role, SlotSet};
 
 /// How long a primary with less than all of its data waits for word from its replicas.
@@ -88,6 +92,7 @@ impl fmt::Display for GoReason {
 pub enum HoldReason {
     ReplicaHasMore,
     WaitingForReplicas,
+    Unreadable,
 }
 
 impl fmt::Display for HoldReason {
@@ -97,12 +102,19 @@ impl fmt::Display for HoldReason {
                 "it led its shard and lost data that a replica still has: it waits until that one has taken over"
             }
             Self::WaitingForReplicas => "it led its shard and lost data: it waits for word from its replicas",
+            Self::Unreadable => {
+                "its data was written by a newer Valkey than this one, which cannot read it, and nobody is known to have another \
+                 copy: it waits for a primary of its shard to copy from; if there is none, set the newer version again"
+            }
         })
     }
 }
 
 /// Decides whether a server may start now. Asked again and again until it may.
 pub fn judge(launch: &Launch, peers: &[PeerWord], waited: Duration, released: Released) -> Verdict {
+    if launch.was.is_some() && launch.data == LocalData::Unreadable {
+        return Verdict::Hold(HoldReason::Unreadable); // what can be done about it is for `remedy` to say
+    }
     if let Some(reason) = harmless(launch).or_else(|| allowed(launch, peers, released)) {
         return Verdict::Go(reason);
     }

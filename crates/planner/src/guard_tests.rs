@@ -73,6 +73,18 @@ fn a_primary_that_was_succeeded_starts() {
 }
 
 #[test]
+fn a_server_that_cannot_read_its_data_does_not_start_with_it_whatever_it_was() {
+    let mut launch = primary(LocalData::Unreadable);
+    for role in [Role::Primary, Role::Replica] {
+        launch.was.iter_mut().for_each(|past| past.role = role);
+        for released in [Released::NotYet, Released::ByOperator] {
+            let verdict = judge(&launch, &[owner(REPLICA, EPOCH + 1)], Duration::from_hours(1), released);
+            assert_eq!(verdict, Verdict::Hold(HoldReason::Unreadable), "{role:?} {released:?}");
+        }
+    }
+}
+
+#[test]
 fn the_operator_has_the_last_word() {
     let verdict = judge(&primary(LocalData::Gone), &[replica_with(true)], Duration::ZERO, Released::ByOperator);
     assert_eq!(verdict, Verdict::Go(GoReason::Released));

@@ -2,6 +2,7 @@
 
 use valkey_model::{Action, Member, NodeId, NodeReport, PeerHealth, Step};
 
+use crate::newcomers::is_early;
 use crate::view::ClusterView;
 
 /// Up to this many nodes everybody is introduced to everybody, which is the fastest way by far. Beyond it the number of
@@ -18,7 +19,8 @@ pub(crate) fn steps(view: &ClusterView) -> Vec<Step> {
     }
     let strangers = strangers(view);
     let is_guest = |member| !strangers.iter().any(|(stranger, _)| *stranger == member);
-    let guests: Vec<_> = view.ready().filter(|(member, _)| is_guest(*member)).collect();
+    let guests = view.ready().filter(|(member, _)| is_guest(*member));
+    let guests: Vec<_> = guests.filter(|(member, report)| !is_early(view, *member, report)).collect();
     let hosts = if guests.len() > SMALL { SEEDS } else { guests.len() };
     let pairs = guests.iter().take(hosts).enumerate().flat_map(|(index, host)| {
         let others = guests.iter().skip(index + 1);

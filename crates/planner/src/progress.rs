@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-use valkey_model::{Blemish, Member, PeerHealth, ReplicaLink, Role, SLOTS, Sighting, SlotSet, partition};
+use valkey_model::{Action, Blemish, Member, NodeReport, Role, Sighting};
 
+use crate::change::{Deed, Intents};
+use crate::formation::Heads;
 use crate::introductions::{Stranger, strangers};
+use crate::measure::{failures, measure, operation};
+use crate::scaling::{ALARMING, left_to_do};
+use crate::settle::is_news;
 use crate::takeover::Succession;
 use crate::view::ClusterView;
 use crate::{Operation, Progress, State};
@@ -12,6 +17,12 @@ use crate::{Operation, Progress, State};
 /// Gossip answers within this time while a cluster forms.
 const FORMING: Duration = Duration::from_millis(100);
 const HEALING: Duration = Duration::from_millis(500);
+/// A source of slots should have no idle time between two goes.
+const MOVING: Duration = Duration::from_millis(100);
+/// Pods come and go with events; this is for what has none.
+pub(crate) const CHANGING: Duration = Duration::from_millis(500);
+/// Whoever evicts pods comes again after some seconds, and may never come.
+const EVICTING: Duration = Duration::from_secs(5);
 /// Votes, loading and copying take seconds.
 const PATIENT: Duration = Duration::from_secs(1);
 /// A server that does not answer costs a time-out with every look.
@@ -26,19 +37,113 @@ pub(crate) enum Activity {
     Idle,
 }
 
-/// Where a cluster that is not healthy stands, and when to look again.
-pub(crate) fn report(
-    view: &ClusterView,
-    blemishes: &[Blemish],
-    successions: &[Succession],
-    activity: Activity,
-) -> (State, Option<Duration>) {
-    let operation = operation(view);
+/// What a plan is made of, as far as it is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Story<'a> {
+    pub view: &'a ClusterView<'a>,
+    pub heads: &'a Heads<'a>,
+    pub blemishes: &'a [Blemish],
+    pub successions: &'a [Succession],
+    pub repairs: Activity,
+    pub intents: &'a Intents,
+    pub deed: Option<&'a Deed>,
+}
+
+/// Where a cluster stands, and when to look again.
+pub(crate) fn report(story: Story) -> (State, Option<Duration>) {
+    let Story { view, heads, blemishes, successions: _, repairs, intents, deed } = story;
+    let operation = operation(view, heads, blemishes, deed);
+    let progress = with_details(story, measure(view, heads, operation, blemishes));
     let gossip = if operation == Operation::Forming { FORMING } else { HEALING };
-    let mut progress = measure(view, operation, blemishes);
-    if activity == Activity::Acting {
+    let ill = blemishes.iter().any(|blemish| !is_news(view, blemish));
+    let moving = view.live().any(|(_, report)| !report.exports.running.is_empty());
+    if repairs == Activity::Acting {
         return (State::Working(progress), Some(gossip));
     }
+    if let Some(deed) = deed {
+        let begins_moves = deed.steps.iter().any(|step| matches!(step.action, Action::Migrate { .. }));
+        return (alarmed(view, State::Working(progress)), Some(if begins_moves { MOVING } else { CHANGING }));
+    }
+    if ill && !moving {
+        return waiting(story, progress);
+    }
+    if moving {
+        return (alarmed(view, State::Working(progress)), Some(MOVING));
+    }
+    if let Some((operation, why)) = intents.refusal() {
+        return (State::Stuck(Progress { operation, message: why.to_owned(), ..progress }), Some(STUCK));
+    }
+    if let Some((operation, on)) = intents.wait() {
+        let told = with_details(story, measure(view, heads, operation, blemishes));
+        let waiting = State::Waiting(Progress { waiting_for: Some(on.to_owned()), ..told });
+        let opened = operation == Operation::Draining && !intents.drain.let_go.is_empty();
+        let again = if opened { EVICTING } else { CHANGING };
+        return (alarmed(view, waiting), Some(again));
+    }
+    if view.leaving().next().is_some() {
+        let told = measure(view, heads, Operation::Scaling, blemishes);
+        let on = view.leaving().next().map(|(member, _)| format!("pod {member} to end"));
+        return (State::Waiting(Progress { waiting_for: on, ..told }), Some(CHANGING));
+    }
+    if let Some(why) = intents.held() {
+        let told = measure(view, heads, Operation::Rolling, blemishes);
+        return (State::Waiting(Progress { waiting_for: Some(why.to_owned()), ..told }), None);
+    }
+    if blemishes.is_empty() {
+        return (State::Healthy, None);
+    }
+    (State::Waiting(Progress { waiting_for: Some(NEWS.to_owned()), ..progress }), Some(gossip))
+}
+
+/// Moves of slots that fail again and again are tried on, but a human should look at them (F21).
+fn alarmed(view: &ClusterView, state: State) -> State {
+    let alarming = failures(view).is_some_and(|(count, _)| count >= ALARMING);
+    match state {
+        State::Working(progress) | State::Waiting(progress) if alarming && progress.operation == Operation::Scaling => {
+            State::Stuck(progress)
+        }
+        state => state,
+    }
+}
+
+/// Adds what is done at this moment, and what has to wait for it.
+fn with_details(story: Story, progress: Progress) -> Progress {
+    let Story { view, heads, intents, deed, .. } = story;
+    let goes = view.wanted().find(|(member, _)| view.is_going(*member)).map(|(member, _)| member);
+    let replaced = deed.and_then(|deed| deed.replaced).map(|replaced| replaced.member).or(goes);
+    let handed_over = deed.into_iter().flat_map(|deed| &deed.steps).find_map(|step| match step.action {
+        Action::HandOver { on } => Some(on),
+        _ => None,
+    });
+    let outdated = view.wanted().filter(|(member, _)| view.is_outdated(*member)).count();
+    let misplaced = left_to_do(view, heads).misplaced();
+    let doing = match (progress.operation, replaced, handed_over) {
+        (Operation::Rolling, Some(member), _) if outdated > 0 => Some(format!(", replacing {member}")),
+        (Operation::Rolling | Operation::Switching | Operation::Scaling, _, Some(member)) => {
+            Some(format!(", shard {} is handed over to {member}", member.shard))
+        }
+        _ => None,
+    };
+    let waiting = match progress.operation {
+        Operation::Scaling | Operation::Draining if outdated > 0 => {
+            Some(format!("; {outdated} outdated pods wait for it"))
+        }
+        Operation::Rolling | Operation::Switching if misplaced > 0 => {
+            Some(format!("; {misplaced} slots wait to be moved"))
+        }
+        _ => None,
+    };
+    let open = intents.drain.let_go.iter().next().map(|member| format!("; pod {member} may be evicted"));
+    let details = [doing, waiting, open].into_iter().flatten();
+    Progress { message: std::iter::once(progress.message).chain(details).collect(), ..progress }
+}
+
+const NEWS: &str = "the news to reach every node";
+
+/// Nothing can be done but to wait until somebody is well again, or until a human helps.
+fn waiting(story: Story, mut progress: Progress) -> (State, Option<Duration>) {
+    let Story { view, blemishes, successions, .. } = story;
+    let gossip = if progress.operation == Operation::Forming { FORMING } else { HEALING };
     let succession = successions.iter().find_map(|succession| match succession {
         Succession::Wait { on } => Some(on.clone()),
         Succession::Act { .. } => None,
@@ -56,14 +161,9 @@ pub(crate) fn report(
         Some((_, Absence::Pod)) => None, // the pod's next event wakes us
         None => Some(gossip),
     };
-    progress.waiting_for = succession.or(absent.map(|(what, _)| what)).or_else(|| blemishes.first().map(on_its_way));
+    let first = blemishes.iter().find(|blemish| !is_news(view, blemish));
+    progress.waiting_for = succession.or(absent.map(|(what, _)| what)).or_else(|| first.map(on_its_way));
     (State::Waiting(progress), again)
-}
-
-/// A cluster is being formed until its nodes got their final time-out for the first time.
-fn operation(view: &ClusterView) -> Operation {
-    let settled = view.live().any(|(_, report)| report.node_timeout == view.desired.node_timeout);
-    if settled && !view.owned().is_empty() { Operation::Healing } else { Operation::Forming }
 }
 
 enum Absence {
@@ -80,68 +180,14 @@ fn absence(member: Member, sighting: &Sighting) -> Option<(String, Absence)> {
     }
 }
 
-fn on_its_way(blemish: &Blemish) -> String {
+pub(crate) fn on_its_way(blemish: &Blemish) -> String {
     match blemish {
         Blemish::Loading(member) => format!("{member} to load its data"),
         Blemish::Syncing(member) => format!("{member} to copy its primary's data"),
         Blemish::LinkDown(member) => format!("{member} to reach its primary"),
-        _ => "the news to reach every node".to_owned(),
-    }
-}
-
-fn measure(view: &ClusterView, operation: Operation, blemishes: &[Blemish]) -> Progress {
-    let say = |done, of, message| Progress { operation, done, of, message, waiting_for: None };
-    let size = view.desired.size();
-    if operation == Operation::Healing {
-        let ill = view.members().filter(|(member, _)| blemishes.iter().any(|b| concerns(b, *member))).count();
-        return say(size - ill, size, format!("{} of {size} nodes are well", size - ill));
-    }
-    let up = view.live().count();
-    if up < size {
-        return say(up, size, format!("{up} of {size} nodes are up"));
-    }
-    let primaries = view.live().filter(|(_, report)| report.role == Role::Primary);
-    let assigned = primaries.fold(SlotSet::EMPTY, |all, (_, report)| all.union(&report.slots)).len();
-    if assigned < SLOTS {
-        return say(assigned.into(), SLOTS.into(), format!("{assigned} of {SLOTS} slots assigned"));
-    }
-    let joined = view.live().filter(|(member, _)| has_joined(view, *member)).count();
-    if joined < size {
-        return say(joined, size, format!("{joined} of {size} nodes joined"));
-    }
-    let replicas = size - usize::from(view.desired.shards);
-    let following = view.live().filter(|(_, r)| r.role == Role::Replica && r.link == ReplicaLink::Up).count();
-    match view.live().find(|(_, report)| report.role == Role::Replica && report.link != ReplicaLink::Up) {
-        Some((member, _)) => say(following, replicas, format!("copying data to {member}")),
-        None if following < replicas => {
-            say(following, replicas, format!("{following} of {replicas} replicas follow their primary"))
-        }
-        None => say(size, size, "all nodes joined, the last details follow".to_owned()),
-    }
-}
-
-fn has_joined(view: &ClusterView, member: Member) -> bool {
-    let Some(report) = view.seen().report(member) else { return false };
-    let met = |id| report.peer(id).is_some_and(|peer| peer.health != PeerHealth::Handshake);
-    view.live().all(|(other, about)| other == member || met(about.id))
-}
-
-fn concerns(blemish: &Blemish, member: Member) -> bool {
-    match blemish {
-        Blemish::Missing(m)
-        | Blemish::Starting(m)
-        | Blemish::Held(m)
-        | Blemish::Unreachable(m)
-        | Blemish::Loading(m)
-        | Blemish::Astray(m)
-        | Blemish::LinkDown(m)
-        | Blemish::Syncing(m)
-        | Blemish::NotServing(m)
-        | Blemish::Unsettled(m)
-        | Blemish::Disagrees { about: m, .. } => *m == member,
-        Blemish::Headless(shard) | Blemish::TwoPrimaries(shard) => *shard == member.shard,
-        // One missing node is news for all others, but only one node is not well.
-        Blemish::KnowsOthers { .. } | Blemish::SlotsMissing(_) => false,
+        Blemish::Missing(member) | Blemish::Starting(member) => format!("pod {member} to start"),
+        Blemish::Unreachable(member) => format!("{member} to answer"),
+        _ => NEWS.to_owned(),
     }
 }
 
@@ -153,7 +199,8 @@ fn advice(view: &ClusterView) -> Option<String> {
              whose data it has, then delete the pod together with its volume"
         ));
     }
-    let keeper = view.ready().find(|(_, r)| r.role == Role::Primary && r.slots.is_empty() && r.keys > 0);
+    let keeps = |r: &NodeReport| r.role == Role::Primary && r.slots.is_empty() && r.keys > 0 && !view.is_awaited(r.id);
+    let keeper = view.ready().find(|(_, report)| keeps(report));
     if let Some((member, report)) = keeper {
         return Some(format!(
             "the server of pod {member} has {} keys, but no slots, so it cannot become a replica without losing them. Save \
@@ -174,12 +221,7 @@ fn shard_advice(view: &ClusterView, shard: valkey_model::ShardIndex) -> Option<S
             names.join(", ")
         ));
     }
-    let due = partition(view.desired.shards).into_iter().nth(shard.0.into())?;
-    let empty = view.shard(shard).all(|(_, s)| matches!(s, Sighting::Known(report) if report.is_empty_primary()));
-    let taken = view.live().fold(SlotSet::EMPTY, |all, (_, report)| all.union(&report.slots));
-    (empty && due.minus(&taken).is_empty()).then(|| {
-        format!("shard {shard} has no slots, since other shards own all of those that are due to it. Move slots to it")
-    })
+    None
 }
 
 #[cfg(test)]

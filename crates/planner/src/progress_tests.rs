@@ -1,4 +1,4 @@
-use valkey_model::{LocalData, Peer};
+use valkey_model::{LocalData, Peer, ReplicaLink, SlotSet};
 
 use crate::fixtures::{Fixture, blank_report, peer_of, stranger};
 use crate::{Plan, plan};
@@ -83,4 +83,67 @@ fn a_held_server_says_whom_it_waits_for() {
     let plan = planned(&cluster);
     assert_eq!(told(&plan).waiting_for.as_deref(), Some("1-1, which may have the data of shard 1"));
     assert_eq!(plan.look_again(), Some(PATIENT));
+}
+
+#[test]
+fn open_slots_that_nobody_can_finish_are_told_to_a_human() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.open("0-0", "7", stranger(1));
+    let plan = planned(&cluster);
+    assert!(matches!(plan.state, State::Stuck(_)), "{plan:?}");
+    assert!(told(&plan).message.contains("SETSLOT"), "{plan:?}");
+}
+
+fn named(cluster: &Fixture) -> (Operation, String, bool) {
+    let plan = planned(cluster);
+    (told(&plan).operation, told(&plan).message.clone(), plan.state.is_sound())
+}
+
+/// From its end to its first day: somebody deleted a replica, and Kubernetes makes it anew.
+#[test]
+fn a_pod_that_is_deleted_is_made_anew_and_a_server_that_fails_is_healed() {
+    let anew = (Operation::Rolling, "pod 1-1 is made anew".to_owned(), true);
+    let mut cluster = Fixture::formed(3, 1);
+    let pod = crate::fixtures::member("1-1");
+    cluster.seen.going.insert(pod);
+    cluster.report("1-1").link = ReplicaLink::Down;
+    assert_eq!(named(&cluster), anew);
+    cluster.seen.going.clear();
+    cluster.see("1-1", Sighting::Missing);
+    assert_eq!(named(&cluster), anew);
+    cluster.see("1-1", Sighting::Starting);
+    assert_eq!(named(&cluster), (Operation::Healing, "5 of 6 nodes are well".to_owned(), false), "its server failed");
+    cluster.seen.unused.insert(pod);
+    assert_eq!(named(&cluster), anew);
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.report("1-1").link = ReplicaLink::Syncing;
+    assert_eq!(named(&cluster).0, Operation::Healing, "its link broke");
+    cluster.seen.fresh.insert(pod);
+    assert_eq!(named(&cluster), anew);
+}
+
+#[test]
+fn pods_that_are_made_anew_in_two_shards_are_an_illness() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.see("1-1", Sighting::Missing).see("2-1", Sighting::Missing);
+    assert_eq!(named(&cluster).0, Operation::Healing);
+}
+
+#[test]
+fn a_primary_that_hands_over_as_wished_copies_without_being_ill() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.lead("1-1").report("1-0").link = ReplicaLink::Syncing;
+    assert_eq!(named(&cluster).0, Operation::Healing);
+    cluster.seen.wishes = vec![valkey_model::Wish::Lead(crate::fixtures::member("1-1"))];
+    assert_eq!(named(&cluster).0, Operation::Switching);
+}
+
+#[test]
+fn a_roll_that_is_held_is_told_and_only_an_event_wakes_us() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.outdate(&["0-1"]).seen.hold = Some("the upgrade is paused".into());
+    let plan = planned(&cluster);
+    assert_eq!((told(&plan).operation, plan.state.is_sound()), (Operation::Rolling, true));
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("the upgrade is paused"));
+    assert_eq!((plan.look_again(), plan.replace.len()), (None, 0));
 }

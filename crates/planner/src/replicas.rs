@@ -2,18 +2,22 @@
 
 use valkey_model::{Action, Member, NodeId, NodeReport, PeerHealth, Role, Step};
 
+use crate::formation::Heads;
 use crate::view::ClusterView;
 
 /// Makes every member that leads nothing a replica of the primary of its shard.
 ///
 /// A server that becomes a replica throws its data away, so this is never asked of one that has slots or keys of its own,
-/// and a replica is only taken from a primary of its shard if that one is proven gone: a failover may be under way.
-pub(crate) fn steps(view: &ClusterView) -> Vec<Step> {
-    view.ready().filter_map(|(member, report)| follow(view, member, report)).collect()
+/// and a replica is only taken from a primary of its shard if that one is proven gone: a failover may be under way. A surplus
+/// member of a wanted shard copies nothing any more: it goes.
+pub(crate) fn steps(view: &ClusterView, heads: &Heads) -> Vec<Step> {
+    let staying = view.ready().filter(|(member, _)| !view.is_surplus(*member));
+    staying.filter_map(|(member, report)| follow(view, heads, member, report)).collect()
 }
 
-fn follow(view: &ClusterView, on: Member, report: &NodeReport) -> Option<Step> {
-    let (_, leader) = view.leader(on.shard).filter(|(member, leader)| *member != on && !leader.loading)?;
+fn follow(view: &ClusterView, heads: &Heads, on: Member, report: &NodeReport) -> Option<Step> {
+    let head = view.leader(on.shard).or_else(|| heads.get(&on.shard).copied());
+    let (_, leader) = head.filter(|(member, leader)| *member != on && !leader.loading)?;
     let reason = match (report.role, report.primary) {
         (Role::Primary, _) if report.is_empty_primary() => "a new member follows the primary of its shard",
         (Role::Replica, Some(followed)) if followed != leader.id && is_free_to_leave(view, on, followed) => {

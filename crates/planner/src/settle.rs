@@ -30,12 +30,22 @@ fn is_detail(view: &ClusterView, blemish: &Blemish) -> bool {
     }
 }
 
-/// Whether a node knows all there is to know about another one, and only doubts that it is well.
+/// Whether a node is well connected to another one, and merely has not heard the latest about it: slots that moved, a new role.
+pub(crate) fn is_news(view: &ClusterView, blemish: &Blemish) -> bool {
+    let Blemish::Disagrees { by, about } = blemish else { return false };
+    let about = view.seen().report(*about).map(|report| report.id);
+    let peer = view.seen().report(*by).and_then(|report| report.peer(about?));
+    peer.is_some_and(|peer| peer.health == PeerHealth::Fine && peer.connected)
+}
+
+/// Whether a node knows all there is to know about another one, and only doubts that it is well: it has lost the connection,
+/// or even called it dead. That one has answered us a moment ago.
 fn is_mere_doubt(view: &ClusterView, by: Member, about: Member) -> Option<bool> {
     let (by, about) = (view.seen().report(by)?, view.seen().report(about)?);
     let peer = by.peer(about.id)?;
     let agrees = peer.role == about.role && peer.primary == about.primary && peer.slots == about.slots;
-    Some(agrees && peer.health == PeerHealth::Suspected)
+    let doubts = !peer.connected || matches!(peer.health, PeerHealth::Suspected | PeerHealth::Failed);
+    Some(agrees && doubts && peer.health != PeerHealth::Handshake)
 }
 
 #[cfg(test)]
@@ -49,7 +59,12 @@ mod tests {
         let (by, about) = (Member::new(0, 0), Member::new(0, 1));
         let blemishes = [Blemish::Disagrees { by, about }, Blemish::Unsettled(by)];
         assert_eq!(steps(&cluster.view(), &blemishes), []);
-        cluster.peer("0-0", id("0-1")).health = PeerHealth::Suspected;
+        for health in [PeerHealth::Suspected, PeerHealth::Failed] {
+            cluster.peer("0-0", id("0-1")).health = health;
+            assert_eq!(steps(&cluster.view(), &blemishes).len(), 1);
+        }
+        cluster.peer("0-0", id("0-1")).health = PeerHealth::Fine;
+        cluster.peer("0-0", id("0-1")).connected = false;
         assert_eq!(steps(&cluster.view(), &blemishes).len(), 1);
     }
 

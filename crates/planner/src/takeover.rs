@@ -16,6 +16,9 @@ const VOTE: Duration = Duration::from_secs(15);
 /// How long we wait for a pod that may have more data than what is here.
 const RETURN: Duration = Duration::from_mins(1);
 
+/// When a primary ends, all of its replicas notice within this time.
+const TOGETHER: Duration = Duration::from_secs(10);
+
 /// What is decided about one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Succession {
@@ -40,7 +43,7 @@ impl Succession {
 }
 
 pub(crate) fn successions(view: &ClusterView) -> Vec<Succession> {
-    view.shards().flat_map(|shard| of_shard(view, shard)).collect()
+    view.all_shards().into_iter().flat_map(|shard| of_shard(view, shard)).collect()
 }
 
 fn of_shard(view: &ClusterView, shard: ShardIndex) -> Vec<Succession> {
@@ -58,10 +61,15 @@ fn releases(view: &ClusterView, shard: ShardIndex, leader: &NodeReport) -> Vec<S
 
 /// Finds the best copy of the data of a shard without a primary, and lets it lead.
 fn heal(view: &ClusterView, shard: ShardIndex) -> Option<Succession> {
-    let heir = heirs(view, shard).max_by_key(|(member, heir)| (heir.offset, heir.keys, Reverse(*member)));
+    let heir = best_heir(view, shard);
     let held = held_in(view, shard).max_by_key(|(member, held)| (held.data, Reverse(*member)));
     if heir.is_none() && held.is_none() {
         return None; // nobody here has ever been anything, or nothing is proven
+    }
+    if let (Some((on, _)), None, true) = (heir, held, owned_nothing(view, shard)) {
+        // A new shard, or one that has given its slots away: there is nothing to lose, and if it is leaving, nothing to do.
+        let reason = "the primary of its shard does not run";
+        return (!view.is_leaving(shard)).then(|| act(Action::TakeOver { on }, reason));
     }
     if is_succeeded(view, shard) {
         return Some(wait(format!("the news that shard {shard} has a new primary")));
@@ -74,6 +82,13 @@ fn heal(view: &ClusterView, shard: ShardIndex) -> Option<Succession> {
     }
     if let Some(absent) = absent(view, shard) {
         return Some(wait(format!("{absent}, which may have the data of shard {shard}")));
+    }
+    if let Some((on, Held { data: LocalData::Unreadable, .. })) = held {
+        // Not lost: whoever wrote it can read it. So nobody leads without it, and nobody is told that it is gone.
+        return Some(wait(format!(
+            "the newer version: {on} cannot read the data that it wrote, and shard {shard} has no other copy; set \
+             spec.valkeyImage.tag to it again"
+        )));
     }
     Some(match (held, heir) {
         (Some((on, Held { data: LocalData::Old, .. })), _) => {
@@ -94,6 +109,20 @@ fn heirs<'a>(view: &ClusterView<'a>, shard: ShardIndex) -> impl Iterator<Item = 
     whole.filter(move |(_, report)| report.primary.is_some_and(|id| view.is_proven_gone(id, shard)))
 }
 
+/// The one whose copy is best: of those who were in sync last the one with the most of it.
+fn best_heir<'a>(view: &ClusterView<'a>, shard: ShardIndex) -> Option<(Member, &'a NodeReport)> {
+    let unsynced = |member: &Member| view.seen().unsynced_for.get(member).copied().unwrap_or_default();
+    let last = heirs(view, shard).map(|(member, _)| unsynced(&member)).min()?;
+    let fresh = heirs(view, shard).filter(|(member, _)| unsynced(member) <= last + TOGETHER);
+    fresh.max_by_key(|(member, heir)| (heir.offset, heir.keys, Reverse(*member)))
+}
+
+/// Whether the primaries that the heirs follow own no slot in anybody's view.
+fn owned_nothing(view: &ClusterView, shard: ShardIndex) -> bool {
+    let followed: Vec<NodeId> = heirs(view, shard).filter_map(|(_, heir)| heir.primary).collect();
+    !view.claims().any(|claim| followed.contains(&claim.owner))
+}
+
 /// Whether somebody knows of a newer primary of this shard, which we do not see.
 fn is_succeeded(view: &ClusterView, shard: ShardIndex) -> bool {
     let followed = heirs(view, shard).filter_map(|(_, heir)| heir.primary);
@@ -107,6 +136,11 @@ fn is_succeeded(view: &ClusterView, shard: ShardIndex) -> bool {
 
 fn promote(view: &ClusterView, shard: ShardIndex, on: Member, heir: &NodeReport) -> Succession {
     let patience = view.seen().headless_for.get(&shard).copied().unwrap_or_default();
+    // A move that finds the former primary again before it has heard of its heir would give it a newer epoch than the heir's, and
+    // all of its slots with it (F20).
+    if patience < VOTE && heir.primary.is_some_and(|id| view.is_awaited(id)) {
+        return wait(format!("the moves of slots to the former primary of shard {shard} to fail"));
+    }
     if patience < VOTE && is_marked_failed(view, heir) && can_vote(view, heir) {
         return wait(format!("the vote for the next primary of shard {shard}"));
     }
@@ -151,7 +185,7 @@ fn has_data(report: &NodeReport) -> bool {
     report.offset > 0 || report.keys > 0
 }
 
-fn held_in<'a>(view: &ClusterView<'a>, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a Held)> + use<'a> {
+fn held_in<'a>(view: &ClusterView<'a>, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a Held)> {
     view.held().filter(move |(member, _)| member.shard == shard)
 }
 

@@ -123,3 +123,70 @@ fn nobody_takes_over_from_a_successor_that_we_do_not_see() {
     (elected.slots, elected.config_epoch) = ("5461-10921".parse().unwrap(), 9);
     assert_eq!(decided(&cluster), []);
 }
+
+#[test]
+fn nobody_takes_over_while_slots_may_still_reach_the_former_primary() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.moving("0-0", "7", "1-0").hold("1-0", LocalData::Gone);
+    assert_eq!(decided(&cluster), []);
+    cluster.headless_for(1, 15);
+    assert_eq!(decided(&cluster), [take_over("1-1")]);
+}
+
+/// A new shard, or one that has given all of its slots away.
+fn without_slots() -> Fixture {
+    let mut cluster = Fixture::with_slots(&["0-8191", "8192-16383", ""], 1);
+    cluster.replace("2-0", crate::fixtures::stranger(1));
+    cluster
+}
+
+#[test]
+fn a_primary_without_slots_is_succeeded_without_a_word_about_losses() {
+    let mut cluster = without_slots();
+    assert_eq!(decided(&cluster), [take_over("2-1")]);
+    let replica = cluster.report("2-1");
+    (replica.offset, replica.keys) = (0, 0);
+    assert_eq!(decided(&cluster), [take_over("2-1")]);
+}
+
+#[test]
+fn a_primary_without_slots_in_a_shard_that_leaves_is_not_missed() {
+    assert_eq!(successions(&without_slots().want(2, 1).view()), []);
+}
+
+#[test]
+fn a_shard_that_leaves_is_healed_as_long_as_it_has_slots() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.want(2, 1).hold("2-0", LocalData::Gone);
+    assert_eq!(decided(&cluster), [take_over("2-1")]);
+}
+
+#[test]
+fn data_that_a_held_server_cannot_read_is_neither_released_nor_lost() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.hold("1-0", LocalData::Unreadable).see("1-1", Sighting::Missing).headless_for(1, 3600);
+    assert_eq!(decided(&cluster), []);
+    // Not even for a replica that has nothing.
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.hold("1-0", LocalData::Unreadable).headless_for(1, 3600);
+    (cluster.report("1-1").offset, cluster.report("1-1").keys) = (0, 0);
+    assert_eq!(decided(&cluster), []);
+}
+
+#[test]
+fn a_replica_with_data_takes_over_from_a_held_server_that_cannot_read_its_own() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.hold("1-0", LocalData::Unreadable);
+    assert_eq!(decided(&cluster), [take_over("1-1")]);
+}
+
+/// Its primary started anew while it was away, and with it the count of what was written.
+#[test]
+fn one_that_was_away_for_long_does_not_lead_by_a_number_from_before() {
+    let mut cluster = Fixture::formed(1, 2);
+    cluster.hold("0-0", LocalData::Gone).report("0-2").offset = 9999;
+    assert_eq!(decided(&cluster), [take_over("0-2")]);
+    cluster.seen.unsynced_for.insert(member("0-1"), Duration::from_secs(3));
+    cluster.seen.unsynced_for.insert(member("0-2"), Duration::from_secs(90));
+    assert_eq!(decided(&cluster), [take_over("0-1")]);
+}

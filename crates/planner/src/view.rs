@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use valkey_model::{
-    Desired, Held, Member, NodeId, NodeReport, Observation, PeerHealth, Role, ShardIndex, Sighting, SlotSet,
+    Desired, Export, Held, Member, NodeId, NodeReport, Observation, PeerHealth, Role, ShardIndex, Sighting, SlotSet,
+    Wish,
 };
 
-/// What one pass saw, next to what is wanted. Members that are not wanted any more are only known by their ids.
+/// What one pass saw, next to what is wanted.
+///
+/// A member counts if it is wanted, and also if it is not any more for as long as it is there: it may have data. Those who are
+/// *leaving* are all of the latter; a shard is leaving if none of its members is wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterView<'a> {
     pub desired: Desired,
     seen: &'a Observation,
+    members: Vec<(Member, &'a Sighting)>,
     homes: BTreeMap<NodeId, Member>,
     claims: BTreeSet<Claim<'a>>,
 }
@@ -26,7 +31,9 @@ pub(crate) struct Claim<'a> {
 impl<'a> ClusterView<'a> {
     pub fn new(desired: Desired, seen: &'a Observation) -> Self {
         let homes = seen.members.iter().filter_map(|(member, sighting)| Some((id_of(sighting)?, *member))).collect();
-        let mut view = Self { desired, seen, homes, claims: BTreeSet::new() };
+        let members: BTreeSet<Member> = desired.members().chain(seen.leaving(desired)).collect();
+        let members = members.into_iter().map(|member| (member, seen.sighting(member))).collect();
+        let mut view = Self { desired, seen, members, homes, claims: BTreeSet::new() };
         view.claims = view.gather_claims();
         view
     }
@@ -35,22 +42,48 @@ impl<'a> ClusterView<'a> {
         self.seen
     }
 
+    /// The wanted shards.
     pub fn shards(&self) -> impl Iterator<Item = ShardIndex> + use<> {
         (0..self.desired.shards).map(ShardIndex)
     }
 
-    /// Every member that is wanted, in order.
-    pub fn members(&self) -> impl Iterator<Item = (Member, &'a Sighting)> + use<'a> {
-        let seen = self.seen;
-        self.desired.members().map(move |member| (member, seen.sighting(member)))
+    /// The wanted shards and those that are leaving.
+    pub fn all_shards(&self) -> BTreeSet<ShardIndex> {
+        self.shards().chain(self.leaving_shards()).collect()
     }
 
-    pub fn shard(&self, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a Sighting)> + use<'a> {
+    pub fn leaving_shards(&self) -> BTreeSet<ShardIndex> {
+        self.leaving().map(|(member, _)| member.shard).filter(|shard| self.is_leaving(*shard)).collect()
+    }
+
+    pub fn is_leaving(&self, shard: ShardIndex) -> bool {
+        shard.0 >= self.desired.shards
+    }
+
+    /// A member that its shard can do without. The members of a shard that is leaving are not: they leave together.
+    pub fn is_surplus(&self, member: Member) -> bool {
+        !self.desired.wants(member) && !self.is_leaving(member.shard)
+    }
+
+    /// Every member that counts, in order.
+    pub fn members(&self) -> impl Iterator<Item = (Member, &'a Sighting)> {
+        self.members.iter().copied()
+    }
+
+    pub fn wanted(&self) -> impl Iterator<Item = (Member, &'a Sighting)> {
+        self.members().filter(|(member, _)| self.desired.wants(*member))
+    }
+
+    pub fn leaving(&self) -> impl Iterator<Item = (Member, &'a Sighting)> {
+        self.members().filter(|(member, _)| !self.desired.wants(*member))
+    }
+
+    pub fn shard(&self, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a Sighting)> {
         self.members().filter(move |(member, _)| member.shard == shard)
     }
 
     /// Every server that answered, in order.
-    pub fn live(&self) -> impl Iterator<Item = (Member, &'a NodeReport)> + use<'a> {
+    pub fn live(&self) -> impl Iterator<Item = (Member, &'a NodeReport)> {
         self.members().filter_map(|(member, sighting)| match sighting {
             Sighting::Known(report) => Some((member, &**report)),
             _ => None,
@@ -58,15 +91,15 @@ impl<'a> ClusterView<'a> {
     }
 
     /// Every server that takes commands: one that loads its data refuses most of them.
-    pub fn ready(&self) -> impl Iterator<Item = (Member, &'a NodeReport)> + use<'a> {
+    pub fn ready(&self) -> impl Iterator<Item = (Member, &'a NodeReport)> {
         self.live().filter(|(_, report)| !report.loading)
     }
 
-    pub fn live_in(&self, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a NodeReport)> + use<'a> {
+    pub fn live_in(&self, shard: ShardIndex) -> impl Iterator<Item = (Member, &'a NodeReport)> {
         self.live().filter(move |(member, _)| member.shard == shard)
     }
 
-    pub fn held(&self) -> impl Iterator<Item = (Member, &'a Held)> + use<'a> {
+    pub fn held(&self) -> impl Iterator<Item = (Member, &'a Held)> {
         self.members().filter_map(|(member, sighting)| match sighting {
             Sighting::Held(held) => Some((member, held)),
             _ => None,
@@ -76,6 +109,11 @@ impl<'a> ClusterView<'a> {
     /// Nothing is unknown: of every member we know what it is, even of those that may not start yet.
     pub fn everyone_known(&self) -> bool {
         self.members().all(|(_, sighting)| is_known(sighting))
+    }
+
+    /// Somebody does not answer, and may be doing anything.
+    pub fn anyone_unreachable(&self) -> Option<Member> {
+        self.members().find(|(_, sighting)| matches!(sighting, Sighting::Unreachable)).map(|(member, _)| member)
     }
 
     /// Where the node with this id runs or is held back, among all pods that were seen.
@@ -124,6 +162,49 @@ impl<'a> ClusterView<'a> {
             claim.owner != report.id && claim.epoch > report.config_epoch && claim.slots.intersects(&report.slots)
         });
         (rivals_share_its_slots && !outdated).then_some(newest)
+    }
+
+    /// Every move of slots that is under way or has been left open, with the member that the slots are moved away from.
+    pub fn moves(&self) -> impl Iterator<Item = (Member, &'a Export)> {
+        let running = self.live().flat_map(|(member, r)| r.exports.running.iter().map(move |export| (member, export)));
+        running.chain(self.open())
+    }
+
+    /// Slots that a move has opened on their owner, who alone can send their keys on. Its replicas know of them, too.
+    pub fn open(&self) -> impl Iterator<Item = (Member, &'a Export)> {
+        let owners = self.live().filter(|(_, report)| report.role == Role::Primary);
+        let open = owners.flat_map(|(m, r)| r.exports.open.iter().map(move |export| (m, r, export)));
+        let owned = open.filter(|(_, report, export)| export.slots.minus(&report.slots).is_empty());
+        owned.map(|(member, _, export)| (member, export))
+    }
+
+    /// Whether slots are on their way to a node, or have been left open on their way there.
+    pub fn is_awaited(&self, id: NodeId) -> bool {
+        self.moves().any(|(_, export)| export.to == id)
+    }
+
+    /// Whether slots are on their way from or to a shard.
+    pub fn is_moving(&self, shard: ShardIndex) -> bool {
+        let goes_to = |id| self.home_of(id).is_some_and(|home| home.shard == shard);
+        self.moves().any(|(from, export)| from.shard == shard || goes_to(export.to))
+    }
+
+    /// Whether somebody wishes that this member does not lead.
+    pub fn shall_resign(&self, member: Member) -> bool {
+        self.seen.wishes.contains(&Wish::Resign(member))
+    }
+
+    pub fn is_outdated(&self, member: Member) -> bool {
+        self.seen.outdated.contains(&member)
+    }
+
+    /// Whether its pod may be evicted at this moment.
+    pub fn is_evictable(&self, member: Member) -> bool {
+        self.seen.evictable.contains(&member)
+    }
+
+    pub fn is_going(&self, member: Member) -> bool {
+        self.seen.going.contains(&member)
     }
 
     /// Proof that a primary which members of this shard follow does not run.

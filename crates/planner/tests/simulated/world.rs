@@ -1,15 +1,15 @@
 //! The planner at work in a simulated world, and the promises that it must keep at every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
-use valkey_model::{
-    Action, Desired, Member, NodeId, Observation, Role, ShardIndex, Sighting, SlotSet, Step, blemishes,
-};
+use valkey_model::{Action, Desired, Exports, Member, Observation, SLOTS, ShardIndex, Step, Wish, blemishes};
 use valkey_planner::guard::{self, Launch, PeerWord, Released, Verdict, judge};
-use valkey_planner::{Loss, Plan, State, plan};
-use valkey_testkit::simulation::{Applicant, Guard, Persistence, Random, Simulation, Weather};
+use valkey_planner::{Loss, Operation, Plan, State, plan};
+use valkey_testkit::simulation::{Applicant, Guard, Image, Network, Persistence, Random, Simulation, Weather, Write};
+
+use crate::checks::check;
 
 /// The same cases on every run, unless `SIMULATION_SEED` asks for others.
 pub fn config(cases: u32) -> ProptestConfig {
@@ -67,10 +67,26 @@ pub struct World {
     pub desired: Desired,
     pub simulation: Simulation,
     pub losses: Vec<Loss>,
+    pub wishes: Vec<Wish>,
+    /// Why no pod may be made anew.
+    pub hold: Option<String>,
+    /// Pods that were evicted and are not well again.
+    pub evicted: BTreeSet<Member>,
+    /// Those of them, and of those that we took down, that found no machine.
+    pub stranded: BTreeSet<Member>,
+    /// How often we took a pod down that ran.
+    pub replaced: usize,
+    /// The operator died in the middle of its last pass.
+    crashed: bool,
     random: Random,
     /// Steps of a hundred after which the operator dies and starts over.
     crashes: u64,
-    written: BTreeMap<ShardIndex, u32>,
+    /// How much clients write during a pass.
+    writes: u32,
+    /// Everything that was acknowledged, and by which shard.
+    written: BTreeMap<Write, ShardIndex>,
+    /// Pods that we took down and that are not well again.
+    down: BTreeSet<Member>,
 }
 
 pub fn desired(shards: u16, replicas: u16) -> Desired {
@@ -91,7 +107,22 @@ impl World {
     ) -> Self {
         let simulation = Simulation::new(desired, persistence, weather, guard, seed);
         let random = Random::new(seed.wrapping_add(1));
-        Self { desired, simulation, losses: Vec::new(), random, crashes: 0, written: BTreeMap::new() }
+        Self {
+            desired,
+            simulation,
+            losses: Vec::new(),
+            wishes: Vec::new(),
+            hold: None,
+            evicted: BTreeSet::new(),
+            stranded: BTreeSet::new(),
+            replaced: 0,
+            crashed: false,
+            random,
+            crashes: 0,
+            writes: 0,
+            written: BTreeMap::new(),
+            down: BTreeSet::new(),
+        }
     }
 
     /// A healthy cluster with data in every shard, and every replica in sync.
@@ -116,44 +147,208 @@ impl World {
         self.crashes = crashes;
     }
 
-    /// Writes a little to every shard that takes it.
+    /// From now on clients write all the time.
+    pub fn write_during_passes(&mut self) {
+        self.writes = 2;
+    }
+
+    /// Asks for another shape.
+    pub fn want(&mut self, shards: u16, replicas: u16) {
+        self.desired = Desired { shards, replicas, ..self.desired };
+        self.simulation.want(self.desired);
+    }
+
+    /// Asks for other pods.
+    pub fn want_image(&mut self, image: Image) {
+        self.simulation.set_image(image);
+    }
+
+    /// Writes a little to every shard.
     pub fn write_everywhere(&mut self) {
         for shard in (0..self.desired.shards).map(ShardIndex) {
-            let count = self.written.entry(shard).or_default();
+            let leader = self.simulation.leader(shard).unwrap_or_else(|| panic!("nobody leads shard {shard}"));
+            let owned = self.simulation.slots_of(leader);
             for _ in 0..5 {
-                assert!(self.simulation.write(shard, *count), "shard {shard} takes no writes");
-                *count += 1;
+                let slot = loop {
+                    let slot = self.any_slot();
+                    if owned.contains(slot) {
+                        break slot;
+                    }
+                };
+                assert_eq!(self.write(slot), Some(shard), "shard {shard} takes no writes");
             }
         }
     }
 
-    pub fn lost_writes(&self) -> Vec<(ShardIndex, u32)> {
-        let lost = self.written.iter().flat_map(|(shard, count)| {
-            let found = self.simulation.read(*shard);
-            (0..*count).filter(move |write| !found.contains(write)).map(|write| (*shard, write))
-        });
-        lost.collect()
+    fn any_slot(&mut self) -> u16 {
+        u16::try_from(self.random.between(0, u64::from(SLOTS) - 1)).expect("a slot")
+    }
+
+    fn write(&mut self, slot: u16) -> Option<ShardIndex> {
+        let number = u32::try_from(self.written.len()).expect("a number");
+        let write = Write { slot, number };
+        let shard = self.simulation.write(write)?.shard;
+        self.written.insert(write, shard);
+        Some(shard)
+    }
+
+    pub fn lost_writes(&self) -> Vec<(ShardIndex, Write)> {
+        let lost = self.written.iter().filter(|(write, _)| !self.simulation.can_read(**write));
+        lost.map(|(write, shard)| (*shard, *write)).collect()
     }
 
     /// Looks, plans and acts once, and says how it found the cluster.
     pub fn pass(&mut self) -> Plan {
-        let seen = self.simulation.observe();
+        self.note_who_is_back();
+        let mut seen = self.simulation.observe();
+        seen.hold.clone_from(&self.hold);
+        seen.wishes = seen.unwelcome.iter().copied().map(Wish::Resign).chain(self.wishes.iter().copied()).collect();
         let plan = plan(self.desired, &seen);
-        assert!(!matches!(plan.state, State::Stuck(_)), "nothing here needs a human: {:?}", plan.state);
+        assert!(!needs_a_human(&plan.state), "nothing here needs a human: {:?}", plan.state);
         self.losses.extend(plan.losses.iter().copied());
-        for step in plan.steps() {
-            check(self.desired, &seen, step);
-            self.check_truth(step);
-            // A refusal is no news: the next look finds what is left to do.
-            let _ = self.simulation.carry_out(step);
-            if self.random.chance(self.crashes) {
-                break;
-            }
+        self.trace(&seen, &plan);
+        self.act(&seen, &plan);
+        for _ in 0..self.writes {
+            let slot = self.any_slot();
+            self.write(slot);
         }
         let pause = plan.look_again().unwrap_or(Duration::from_millis(500));
         assert!(pause >= Duration::from_millis(50), "a busy loop");
         self.simulation.tick(pause);
+        self.note_who_is_back();
         plan
+    }
+
+    fn note_who_is_back(&mut self) {
+        let (desired, simulation) = (self.desired, &self.simulation);
+        self.down.retain(|down| desired.wants(*down) && !simulation.is_ready(*down));
+        self.evicted.retain(|evicted| desired.wants(*evicted) && !simulation.is_ready(*evicted));
+        self.stranded.extend(self.evicted.union(&self.down).copied().filter(|member| simulation.is_stranded(*member)));
+        self.stranded.retain(|member| !simulation.is_ready(*member));
+        self.evicted.retain(|member| !self.stranded.contains(member));
+        self.down.retain(|member| !self.stranded.contains(member));
+    }
+
+    /// Tells what happens, if somebody wants to know.
+    fn trace(&self, seen: &Observation, plan: &Plan) {
+        if std::env::var_os("SIMULATION_TRACE").is_some() {
+            let steps: Vec<_> = plan.steps().map(|step| step.action.to_string()).collect();
+            let workloads: Vec<_> = plan.workloads.iter().map(|(shard, count)| format!("{shard}x{count}")).collect();
+            let found = blemishes(self.desired, seen);
+            let moves = seen.reports().filter(|(_, r)| r.exports != Exports::default()).map(|(m, r)| (m, &r.exports));
+            let (lost, written, moves) = (self.lost_writes().len(), self.written.len(), moves.collect::<Vec<_>>());
+            println!("{:?} unreadable: {lost} of {written}", self.simulation.now());
+            println!("  {:?}\n  {found:?}\n  {steps:?} {:?} {workloads:?}\n  {moves:?}", plan.state, plan.replace);
+        }
+    }
+
+    /// Does what was planned, or as much of it as the operator lives to do.
+    fn act(&mut self, seen: &Observation, plan: &Plan) {
+        self.crashed = true;
+        self.check_workloads(plan);
+        self.simulation.set_workloads(&plan.workloads);
+        if self.random.chance(self.crashes) {
+            return;
+        }
+        for step in plan.steps() {
+            check(self.desired, seen, step);
+            self.check_truth(step);
+            // A refusal is no news: the next look finds what is left to do.
+            let _ = self.simulation.carry_out(step);
+            if self.random.chance(self.crashes) {
+                return;
+            }
+        }
+        self.simulation.set_evictable(&plan.let_go);
+        assert!(plan.let_go.len() <= 1, "more than one is let go");
+        let rolls = plan.replace.iter().any(|replaced| !seen.unused.contains(&replaced.member));
+        assert!(plan.let_go.is_empty() || !rolls, "a roll while somebody is let go");
+        let handed_over = plan.steps().filter(|step| matches!(step.action, Action::HandOver { .. })).count();
+        assert!(handed_over <= 1, "more than one handover at a time");
+        for replaced in &plan.replace {
+            self.take_down(seen, replaced.member);
+        }
+        self.crashed = false;
+    }
+
+    /// We never take a second pod down before the first is well again, nor one that is ready before the first is. One that runs
+    /// nothing is down already, and nobody misses one that never did when we looked.
+    fn take_down(&mut self, seen: &Observation, member: Member) {
+        let surplus = !self.desired.wants(member) && member.shard.0 < self.desired.shards;
+        assert!(!surplus, "{member} is not wanted, but made anew");
+        let simulation = &self.simulation;
+        let missed = !seen.unused.contains(&member) || !simulation.slots_of(member).is_empty();
+        if simulation.is_running(member) && missed {
+            let is_away = |other: Member| !simulation.is_well(other) || simulation.is_ready(member);
+            let away = self.down.union(&self.evicted).chain(&self.stranded).copied();
+            let mut away = away.filter(|other| self.desired.wants(*other));
+            let other = away.find(|other| *other != member && is_away(*other));
+            assert_eq!(other, None, "{member} would be down as well");
+            let slots = simulation.slots_of(member);
+            assert!(slots.is_empty() || self.desired.replicas == 0, "{member} leads, but would be taken down");
+            self.replaced += usize::from(self.down.insert(member));
+        }
+        self.simulation.end(member);
+    }
+
+    /// Somebody who empties machines comes by, and evicts whom he may. Not while the operator is dead: it cannot close the door
+    /// again if the shard needs the pod, and a fault at that moment is one too many.
+    pub fn evict(&mut self) {
+        if self.crashed {
+            return;
+        }
+        for member in self.simulation.evictable() {
+            let slots = self.simulation.slots_of(member);
+            assert!(slots.is_empty() || self.desired.replicas == 0, "{member} leads, but may be evicted");
+            let leader = self.simulation.leader(member.shard);
+            assert!(leader.is_some_and(|leader| leader != member) || self.desired.replicas == 0, "{member} is needed");
+            let of_shard = self.stranded.iter().filter(|other| other.shard == member.shard);
+            let away = self.evicted.union(&self.down).chain(of_shard);
+            let mut away = away.filter(|other| **other != member && self.desired.wants(**other));
+            assert_eq!(away.next(), None, "{member} may be evicted as well");
+            self.evicted.insert(member);
+            self.simulation.end(member);
+        }
+    }
+
+    /// Nobody goes who has slots, or is about to get some.
+    fn check_workloads(&self, plan: &Plan) {
+        let is_asked = |member: Member| plan.workloads.get(&member.shard).is_some_and(|count| member.ordinal < *count);
+        for member in self.simulation.members().into_iter().filter(|member| !is_asked(*member)) {
+            let slots = self.simulation.slots_of(member);
+            assert!(slots.is_empty(), "{member} would go with slots {slots}");
+            assert!(!self.simulation.is_target(member), "{member} would go while slots move to it");
+        }
+    }
+
+    /// Works until everything is over. What has just happened may not be visible yet, so the first look does not count.
+    pub fn settle(&mut self, bound: Duration) {
+        self.run_for(Duration::from_secs(2));
+        self.run_until_healthy(bound);
+        self.assert_settled();
+    }
+
+    /// What must be true when everything is over: all that was written is there, and slots are spread evenly over all shards.
+    fn assert_settled(&self) {
+        assert_eq!(self.lost_writes(), []);
+        assert_eq!(self.losses, []);
+        let counts: Vec<u16> = self.simulation.owners().iter().map(|(_, _, slots)| slots.len()).collect();
+        assert_eq!(counts.len(), usize::from(self.desired.shards), "{counts:?}");
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        assert!(least.zip(most).is_some_and(|(least, most)| most - least <= 1), "{counts:?}");
+        assert_eq!(self.simulation.members(), self.desired.members().collect::<Vec<_>>());
+    }
+
+    /// Whether a fault may hit a member: somebody else has all that it has, and is not cut off.
+    pub fn can_be_spared(&self, member: Member) -> bool {
+        self.simulation.can_be_spared(member)
+    }
+
+    /// Brings back everybody who is cut off.
+    pub fn mend(&mut self) {
+        for member in self.simulation.members() {
+            self.simulation.set_network(member, Network::Whole);
+        }
     }
 
     pub fn run_for(&mut self, time: Duration) {
@@ -195,61 +390,10 @@ impl World {
     }
 }
 
-/// What a step must not do in view of what was seen.
-fn check(desired: Desired, seen: &Observation, step: &Step) {
-    let known = |member: Member| seen.report(member).unwrap_or_else(|| panic!("{} is not there", step.action));
-    match &step.action {
-        Action::Replicate { on, primary } => {
-            let report = known(*on);
-            assert!(report.slots.is_empty(), "{} has slots", step.action);
-            assert!(report.role == Role::Replica || report.keys == 0, "{} has keys", step.action);
-            let home = seen.reports().find(|(_, leader)| leader.id == *primary).map(|(member, _)| member.shard);
-            assert_eq!(home, Some(on.shard), "{} leaves its shard", step.action);
-        }
-        Action::Forget { id, .. } => {
-            let held = |s: &Sighting| matches!(s, Sighting::Held(held) if held.id == *id);
-            assert!(!seen.reports().any(|(_, report)| report.id == *id), "{} is alive", step.action);
-            assert!(!seen.members.values().any(held), "{} is held", step.action);
-            assert!(desired.members().all(|member| is_known(seen.sighting(member))), "{}: unknown", step.action);
-        }
-        Action::AddSlots { slots, .. } => {
-            let owned = owned_anywhere(seen);
-            assert!(!owned.intersects(slots), "{}: somebody owns them", step.action);
-        }
-        Action::TakeOver { on } => {
-            let primary = known(*on).primary.expect("a replica");
-            assert!(is_proven_gone(desired, seen, *on, primary), "{}: no proof", step.action);
-        }
-        Action::SetEpoch { on, .. } => assert!(known(*on).is_blank(), "{}: not blank", step.action),
-        Action::Meet { on, address } => {
-            known(*on);
-            assert!(seen.reports().any(|(_, report)| report.address == *address), "{}: a stranger", step.action);
-        }
-        Action::Release { on } => {
-            assert!(matches!(seen.sighting(*on), Sighting::Held(_)), "{}: not held", step.action);
-        }
-        Action::SetNodeTimeout { .. } => {}
+/// Moves that fail again and again are told to a human, but go on: here they fail by chance.
+fn needs_a_human(state: &State) -> bool {
+    match state {
+        State::Stuck(progress) => progress.operation != Operation::Scaling || !progress.message.contains("failed"),
+        _ => false,
     }
-}
-
-fn is_known(sighting: &Sighting) -> bool {
-    matches!(sighting, Sighting::Known(_) | Sighting::Held(_))
-}
-
-fn owned_anywhere(seen: &Observation) -> SlotSet {
-    let own = seen.reports().map(|(_, report)| &report.slots);
-    let told = seen.reports().flat_map(|(_, report)| report.peers.iter().map(|peer| &peer.slots));
-    let held = seen.members.values().filter_map(|sighting| match sighting {
-        Sighting::Held(held) => Some(&held.slots),
-        _ => None,
-    });
-    own.chain(told).chain(held).fold(SlotSet::EMPTY, |all, slots| all.union(slots))
-}
-
-fn is_proven_gone(desired: Desired, seen: &Observation, heir: Member, primary: NodeId) -> bool {
-    let held = seen.members.values().any(|s| matches!(s, Sighting::Held(held) if held.id == primary));
-    let mut shard = desired.members().filter(|member| member.shard == heir.shard);
-    let all_known = shard.all(|member| is_known(seen.sighting(member)));
-    let alive = seen.reports().any(|(_, report)| report.id == primary);
-    !alive && (held || all_known)
 }

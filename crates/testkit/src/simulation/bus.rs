@@ -106,13 +106,15 @@ impl Server {
         ));
         self.note_gossip(now, from);
         self.fix_chain(now);
+        self.follow_targets(from);
         match word {
             Word::Failed(id) => {
                 if let Some(entry) = self.me.table.get_mut(id).filter(|entry| entry.is_met() && !entry.is_failed()) {
                     entry.standing = Standing::Failed { since: now };
                 }
             }
-            Word::Owner { id, epoch, slots, shard } if self.me.table.contains_key(id) => {
+            // Hearsay counts only if it is newer than what is known.
+            Word::Owner { id, epoch, slots, shard } if self.me.table.get(id).is_some_and(|e| e.epoch < *epoch) => {
                 let claimed = Claimed { id: *id, epoch: *epoch, slots, shard: *shard };
                 answers.extend(self.note_slots(now, &claimed, None, random));
             }
@@ -168,7 +170,7 @@ impl Server {
             };
         }
         if entry.role == Role::Primary && from.role == Role::Replica {
-            entry.slots = SlotSet::EMPTY;
+            (entry.slots, entry.disowned) = (SlotSet::EMPTY, SlotSet::EMPTY);
         }
         (entry.role, entry.primary, entry.offset, entry.shard) =
             (from.role, from.primary, from.offset, Some(from.shard));
@@ -188,13 +190,16 @@ impl Server {
         tell: Option<SocketAddr>,
         random: &mut Random,
     ) -> Vec<Envelope> {
+        if let Some(entry) = self.me.table.get_mut(&claimed.id).filter(|e| claimed.epoch >= e.epoch) {
+            entry.disowned = entry.slots.minus(claimed.slots);
+        }
         let unchanged = self.me.table.get(&claimed.id).is_some_and(|entry| entry.slots == *claimed.slots);
         if unchanged || claimed.slots.is_empty() || claimed.id == self.me.id {
             return Vec::new();
         }
         let mut accepted = claimed.slots.clone();
         let mut corrections = Vec::new();
-        let (was_primary, had_slots) = (self.me.role == Role::Primary, !self.me.slots.is_empty());
+        let (was_primary, had) = (self.me.role == Role::Primary, self.me.slots.clone());
         if self.me.slots.intersects(claimed.slots) {
             if self.me.epoch < claimed.epoch {
                 self.me.slots = self.me.slots.minus(claimed.slots);
@@ -204,13 +209,13 @@ impl Server {
             }
         }
         for (id, entry) in self.me.table.iter_mut().filter(|(id, _)| **id != claimed.id) {
-            if entry.slots.intersects(claimed.slots) {
-                if entry.epoch < claimed.epoch {
-                    entry.slots = entry.slots.minus(claimed.slots);
-                } else {
-                    accepted = accepted.minus(&entry.slots);
-                    corrections.push((*id, entry.epoch, entry.slots.clone(), entry.shard));
-                }
+            let both = entry.slots.intersection(claimed.slots);
+            let given = if entry.epoch < claimed.epoch { both.clone() } else { both.intersection(&entry.disowned) };
+            entry.slots = entry.slots.minus(&given);
+            let kept = both.minus(&given);
+            if !kept.is_empty() {
+                accepted = accepted.minus(&kept);
+                corrections.push((*id, entry.epoch, entry.slots.minus(&entry.disowned), entry.shard));
             }
         }
         if let Some(entry) = self.me.table.get_mut(&claimed.id) {
@@ -220,17 +225,20 @@ impl Server {
                 entry.slots = entry.slots.union(&accepted);
             }
         }
-        self.heed_new_owner(now, claimed, was_primary && had_slots);
+        let lost = if was_primary { had.minus(&self.me.slots) } else { SlotSet::EMPTY };
+        self.heed_new_owner(now, claimed, &lost);
         let word = |(id, epoch, slots, shard)| Word::Owner { id, epoch, slots, shard };
         let told = tell.map(|to| corrections.into_iter().map(|c| self.say(to, word(c), random)).collect());
         told.unwrap_or_default()
     }
 
-    /// One that lost all of its slots follows the new owner if that is of its own shard, and has to drop its keys if not.
-    fn heed_new_owner(&mut self, now: Millis, claimed: &Claimed, led: bool) {
+    /// One that lost all of its slots follows the new owner if that is of its own shard. Else it has to drop their keys.
+    fn heed_new_owner(&mut self, now: Millis, claimed: &Claimed, lost: &SlotSet) {
         let of_our_shard = claimed.shard.is_none_or(|shard| shard == self.shard);
-        if led && self.me.slots.is_empty() {
-            if of_our_shard { self.follow(claimed.id, now) } else { self.data.clear() }
+        if !lost.is_empty() && self.me.slots.is_empty() && of_our_shard {
+            self.follow(claimed.id, now);
+        } else {
+            self.drop_keys_of(lost);
         }
         let dethroned = self.me.primary.and_then(|id| self.me.table.get(&id)).is_some_and(|e| e.slots.is_empty());
         if self.me.role == Role::Replica && dethroned && claimed.shard == Some(self.shard) {
@@ -273,15 +281,25 @@ impl Server {
         }
     }
 
+    /// The keys of an open slot go to whoever leads the shard that they were going to.
+    fn follow_targets(&mut self, from: &Header) {
+        if from.role == Role::Primary {
+            let table = &self.me.table;
+            let succeeded = |id: &NodeId| {
+                let target = table.get(id).filter(|target| target.shard == Some(from.shard));
+                target.is_some_and(|target| target.role == Role::Replica || target.is_failed())
+            };
+            self.me.open.values_mut().filter(|id| succeeded(id)).for_each(|id| *id = from.id);
+        }
+    }
+
     /// What it does by itself, many times a second.
     pub fn beat(&mut self, now: Millis, random: &mut Random) -> Vec<Envelope> {
         self.me.table.retain(|_, entry| !matches!(entry.standing, Standing::Greeting { until, .. } if now >= until));
         let mut said = self.ask_around(now, random);
         said.extend(self.judge_peers(now, random));
         said.extend(self.stand_for_election(now, random));
-        if self.is_troubled() {
-            self.troubled = now;
-        }
+        self.update_state(now);
         said
     }
 
@@ -322,7 +340,8 @@ impl Server {
     fn stand_for_election(&mut self, now: Millis, random: &mut Random) -> Vec<Envelope> {
         let Some(primary) = self.me.primary.filter(|_| self.me.role == Role::Replica) else { return Vec::new() };
         let vacant = self.me.table.get(&primary).is_some_and(|entry| entry.is_failed() && !entry.slots.is_empty());
-        let too_old = matches!(self.link, Link::Down { since } if now > since + 10 * self.node_timeout + 10_000);
+        let too_old = |since: Option<Millis>| since.is_none_or(|since| now > since + 10 * self.node_timeout + 10_000);
+        let too_old = matches!(self.link, Link::Down { since } if too_old(since));
         let never_in_sync = self.offset == 0;
         if !vacant || too_old || never_in_sync || matches!(self.link, Link::Syncing { .. }) {
             self.election = None;

@@ -23,6 +23,9 @@ pub enum Refusal {
     NotAPrimary,
     OwnPrimary,
     NotHeld,
+    NotOwner,
+    NotInSync,
+    TimedOut,
 }
 
 impl fmt::Display for Refusal {
@@ -39,6 +42,9 @@ impl fmt::Display for Refusal {
             Self::NotAPrimary => "that node is no primary",
             Self::OwnPrimary => "a replica cannot forget its primary",
             Self::NotHeld => "nobody holds it",
+            Self::NotOwner => "the slots are not served by this node",
+            Self::NotInSync => "it is not in sync with its primary",
+            Self::TimedOut => "it was not done in time",
         })
     }
 }
@@ -46,11 +52,20 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Simulation {
-    /// Carries out one step as an executor would.
+    /// Carries out one step as an executor would. Whoever has done what it was told is not seen as it was before: the operator asks
+    /// it again on its next look.
     pub fn carry_out(&mut self, step: &Step) -> Result<(), Refusal> {
         let on = step.action.on();
-        if let Action::Release { .. } = step.action {
-            return self.release(on);
+        self.command(on, step)?;
+        self.last_seen.remove(&on);
+        Ok(())
+    }
+
+    fn command(&mut self, on: Member, step: &Step) -> Result<(), Refusal> {
+        match step.action {
+            Action::Release { .. } => return self.release(on),
+            Action::HandOver { .. } => return self.hand_over(on),
+            _ => {}
         }
         let now = self.now;
         let mut random = self.random.clone();
@@ -73,14 +88,16 @@ impl Simulation {
                 let epoch = server.me.current_epoch + 1;
                 Ok(server.lead(epoch, &mut random))
             }
-            Action::Release { .. } => Err(Refusal::NotHeld),
+            Action::Migrate { slots, to, way, .. } => server.migrate(slots, *to, *way).map(|()| Vec::new()),
+            Action::Configure { .. } => Ok(Vec::new()), // simulated servers have no settings
+            Action::Release { .. } | Action::HandOver { .. } => Err(Refusal::NotHeld),
         };
         self.random = random;
         self.post(said?);
         Ok(())
     }
 
-    fn commanded(&mut self, on: Member) -> Result<&mut Server, Refusal> {
+    pub(super) fn commanded(&mut self, on: Member) -> Result<&mut Server, Refusal> {
         let now = self.now;
         let pod = self.pods.get_mut(&on).filter(|pod| pod.network == Network::Whole).ok_or(Refusal::NoAnswer)?;
         let server = pod.server_mut().ok_or(Refusal::NoAnswer)?;

@@ -6,24 +6,30 @@
 
 mod bus;
 mod commands;
+mod machines;
+mod moves;
 mod observation;
 mod pod;
 mod random;
 mod server;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use valkey_model::{Desired, Member, NodeId, Role, ShardIndex, Sighting, SlotSet};
+use valkey_model::{Desired, Member, NodeId, Role, ShardIndex, SlotSet, Version};
 
 use self::bus::Envelope;
-use self::pod::{Files, Phase, Pod};
+use self::pod::Pod;
 use self::server::Link;
 
 pub use self::commands::Refusal;
+pub use self::machines::Disks;
 pub use self::pod::{Answer, Applicant, Guard, Network, Past, Volume};
 pub use self::random::Random;
+pub use self::workloads::Image;
 
 type Millis = u64;
 
@@ -42,6 +48,13 @@ pub enum Persistence {
     Log,
 }
 
+/// Something that a client wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Write {
+    pub slot: u16,
+    pub number: u32,
+}
+
 /// How bad the world is.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
@@ -51,11 +64,13 @@ pub struct Weather {
     pub delay: Duration,
     /// Sightings of a hundred that are from the look before.
     pub staleness: u64,
+    /// Moves of slots and changes of primaries of a hundred that fail for no reason.
+    pub failures: u64,
 }
 
 impl Weather {
-    pub const FINE: Self = Self { loss: 0, delay: Duration::from_millis(50), staleness: 0 };
-    pub const ROUGH: Self = Self { loss: 10, delay: Duration::from_millis(300), staleness: 20 };
+    pub const FINE: Self = Self { loss: 0, delay: Duration::from_millis(50), staleness: 0, failures: 0 };
+    pub const ROUGH: Self = Self { loss: 10, delay: Duration::from_millis(300), staleness: 20, failures: 10 };
 }
 
 /// The simulated world.
@@ -67,13 +82,20 @@ pub struct Simulation {
     loss: u64,
     delay: Millis,
     staleness: u64,
+    failures: u64,
     node_timeout: Millis,
     now: Millis,
+    hosts: u64,
+    machines: machines::Machines,
+    workloads: BTreeMap<ShardIndex, u16>,
+    images: Vec<Image>,
     pods: BTreeMap<Member, Pod>,
     post: Vec<(Millis, Envelope)>,
     addresses: u32,
     headless_since: BTreeMap<ShardIndex, Millis>,
-    last_seen: BTreeMap<Member, (Millis, Sighting)>,
+    emptied_since: BTreeMap<ShardIndex, Millis>,
+    unsynced_since: BTreeMap<Member, Millis>,
+    last_seen: BTreeMap<Member, (Millis, observation::Look)>,
 }
 
 impl fmt::Debug for Simulation {
@@ -88,21 +110,7 @@ impl Simulation {
         let millis = |duration: Duration| Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
         let mut random = Random::new(seed);
         let hosts = random.between(1, 4);
-        let mut addresses = 0;
-        let mut place = |member: Member| {
-            addresses += 1;
-            let pod = Pod {
-                address: pod::make_address(addresses),
-                host: format!("host-{}", random.between(1, hosts)),
-                network: Network::Whole,
-                phase: Phase::Absent { until: random.between(0, 2000) },
-                files: Files::default(),
-                released: false,
-            };
-            (member, pod)
-        };
-        let pods = desired.members().map(&mut place).collect();
-        Self {
+        let mut simulation = Self {
             desired,
             persistence,
             guard,
@@ -110,14 +118,29 @@ impl Simulation {
             loss: weather.loss,
             delay: millis(weather.delay),
             staleness: weather.staleness,
+            failures: weather.failures,
             node_timeout: millis(desired.node_timeout),
             now: 0,
-            pods,
+            hosts,
+            machines: machines::Machines::default(),
+            workloads: BTreeMap::new(),
+            images: vec![Image { version: Version::new(9, 1, 2), works: true }],
+            pods: BTreeMap::new(),
             post: Vec::new(),
-            addresses,
+            addresses: 0,
             headless_since: BTreeMap::new(),
+            emptied_since: BTreeMap::new(),
+            unsynced_since: BTreeMap::new(),
             last_seen: BTreeMap::new(),
-        }
+        };
+        let workloads = (0..desired.shards).map(|shard| (ShardIndex(shard), desired.replicas + 1));
+        simulation.set_workloads(&workloads.collect());
+        simulation
+    }
+
+    /// What the operator wants from now on.
+    pub fn want(&mut self, desired: Desired) {
+        self.desired = desired;
     }
 
     pub fn now(&self) -> Duration {
@@ -129,30 +152,59 @@ impl Simulation {
         let end = self.now + Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX);
         while self.now < end {
             self.now += STEP;
+            self.end_pods();
+            self.place_pods();
             self.start_pods();
             self.deliver();
             self.beat();
+            self.move_slots();
             self.replicate();
             self.take_snapshots();
+            self.note_readiness();
         }
     }
 
-    /// A client's write. True if the primary of the shard acknowledged it.
-    pub fn write(&mut self, shard: ShardIndex, write: u32) -> bool {
-        let now = self.now;
-        let servers = self.pods.iter_mut().filter(|(member, pod)| member.shard == shard && pod.active(now).is_some());
-        let primary = servers.filter_map(|(_, pod)| pod.server_mut()).find(|server| server.votes());
-        primary.is_some_and(|primary| {
-            primary.offset += 1;
-            primary.data.insert(write)
-        })
+    /// A client's write. The member that acknowledged it, if anybody did.
+    pub fn write(&mut self, write: Write) -> Option<Member> {
+        let (member, _) = self.owner_of(write.slot)?;
+        let primary = self.pods.get_mut(&member).and_then(Pod::server_mut)?;
+        // Where the keys of an open slot are moving from, new ones are sent on to where they go.
+        let moving = primary.me.open.get(&write.slot).copied();
+        if let Some(target) = moving {
+            let (member, target) = self.server_with(target)?;
+            target.offset += 1;
+            Arc::make_mut(&mut target.data).insert(write);
+            return Some(member);
+        }
+        primary.offset += 1;
+        Arc::make_mut(&mut primary.data).insert(write);
+        Some(member)
     }
 
-    /// What a client can read from a shard: the data of everybody who leads it.
-    pub fn read(&self, shard: ShardIndex) -> BTreeSet<u32> {
-        let of_shard = self.pods.iter().filter(|(member, _)| member.shard == shard);
-        let leaders = of_shard.filter_map(|(_, pod)| pod.server()).filter(|server| server.votes());
-        leaders.flat_map(|server| server.data.iter().copied()).collect()
+    /// The one that takes writes for a slot: clients go by the newest word.
+    fn owner_of(&self, slot: u16) -> Option<(Member, u64)> {
+        let now = self.now;
+        let serves = |server: &server::Server| {
+            server.votes() && server.me.slots.contains(slot) && server.is_serving(now) && now >= server.paused_until
+        };
+        let owners =
+            self.pods.iter().filter_map(|(member, pod)| Some((*member, pod.active(now).filter(|s| serves(s))?)));
+        owners.map(|(member, server)| (member, server.me.epoch)).max_by_key(|(_, epoch)| *epoch)
+    }
+
+    fn server_with(&mut self, id: NodeId) -> Option<(Member, &mut server::Server)> {
+        let now = self.now;
+        let mut active = self.pods.iter_mut().filter(|(_, pod)| pod.active(now).is_some());
+        active.find_map(|(member, pod)| Some((*member, pod.server_mut().filter(|server| server.me.id == id)?)))
+    }
+
+    /// Whether a client can read what was written: its slot's owner has it, or the one that the slot's keys move to.
+    pub fn can_read(&self, write: Write) -> bool {
+        let servers = || self.pods.values().filter_map(Pod::server);
+        let owners = || servers().filter(|server| server.votes() && server.me.slots.contains(write.slot));
+        let targets: Vec<NodeId> = owners().filter_map(|server| server.me.open.get(&write.slot).copied()).collect();
+        let sent_on = servers().filter(|server| targets.contains(&server.me.id));
+        owners().chain(sent_on).any(|server| server.data.contains(&write))
     }
 
     /// Who leads a shard in truth.
@@ -223,25 +275,62 @@ impl Simulation {
             let copying = now + self.random.between(50, 600);
             let Some(server) = self.pods.get_mut(&member).and_then(Pod::server_mut) else { continue };
             server.link = match (server.link, source) {
-                (link @ Link::Down { .. }, None) => link,
-                (_, None) => Link::Down { since: now },
-                (Link::Down { .. }, Some(_)) => Link::Syncing { until: copying },
-                (link @ Link::Syncing { until }, Some(_)) if now < until => link,
-                (Link::Syncing { .. } | Link::Up, Some((data, offset))) => {
-                    (server.data, server.offset) = (data, offset);
+                (Link::Down { since } | Link::Syncing { since, .. }, None) => Link::Down { since },
+                (Link::Up, None) => Link::Down { since: Some(now) },
+                (Link::Down { since }, Some(_)) => Link::Syncing { since, until: copying },
+                (link @ Link::Syncing { until, .. }, Some(_)) if now < until => link,
+                (Link::Syncing { .. } | Link::Up, Some(source)) => {
+                    server.copy(source);
                     Link::Up
                 }
             };
         }
     }
 
-    /// The data of the primary that a replica follows, if it reaches it.
-    fn source_of(&self, member: Member) -> Option<(BTreeSet<u32>, u64)> {
+    /// What the primary that a replica follows has, if it reaches it.
+    fn source_of(&self, member: Member) -> Option<Source> {
         let replica = self.pods.get(&member)?.active(self.now)?;
         let id = replica.me.primary?;
         let address = replica.me.table.get(&id)?.address?;
         let source = self.pods.values().find(|pod| pod.address == address)?.active(self.now)?;
-        (source.me.id == id && source.me.role == Role::Primary).then(|| (source.data.clone(), source.offset.max(1)))
+        let me = &source.me;
+        (me.id == id && me.role == Role::Primary).then(|| Source {
+            id,
+            data: source.data.clone(),
+            offset: source.offset.max(1),
+            slots: me.slots.clone(),
+            epoch: me.epoch,
+            open: me.open.clone(),
+        })
+    }
+}
+
+/// What a replica gets from its primary: its data, and news of slots that have moved.
+struct Source {
+    id: NodeId,
+    data: Arc<BTreeSet<Write>>,
+    offset: u64,
+    slots: SlotSet,
+    epoch: u64,
+    open: BTreeMap<u16, NodeId>,
+}
+
+impl server::Server {
+    fn copy(&mut self, source: Source) {
+        let Source { id, data, offset, slots, epoch, open } = source;
+        (self.data, self.offset, self.me.open) = (data, offset, open);
+        // What its primary said before it wrote this was heard before.
+        self.me.current_epoch = self.me.current_epoch.max(epoch);
+        let known = self.me.table.get(&id).is_some_and(|entry| entry.slots == slots && entry.epoch == epoch);
+        if known {
+            return;
+        }
+        for entry in self.me.table.values_mut().filter(|entry| entry.epoch < epoch) {
+            entry.slots = entry.slots.minus(&slots);
+        }
+        if let Some(entry) = self.me.table.get_mut(&id) {
+            (entry.slots, entry.disowned, entry.epoch) = (slots, SlotSet::EMPTY, epoch);
+        }
     }
 }
 

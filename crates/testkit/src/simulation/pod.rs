@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use valkey_model::{LocalData, Member, NodeId, Role, SlotSet};
 
+use super::moves::Exporting;
 use super::server::{Identity, Link, Server};
-use super::{Millis, Persistence, Simulation};
+use super::{Millis, Persistence, Simulation, Write};
 
 /// Decides whether a server may start, as the launch guard of the pod does.
 pub trait Guard {
@@ -66,6 +68,39 @@ pub(super) struct Pod {
     pub phase: Phase,
     pub files: Files,
     pub released: bool,
+    /// What it was made from, by its number.
+    pub image: usize,
+    /// A server has run in it.
+    pub used: bool,
+    /// When it ends, if it was told to.
+    pub ends: Option<Millis>,
+    /// Its volume goes with it.
+    pub doomed: bool,
+    pub place: Place,
+    pub readiness: Readiness,
+}
+
+/// What a pod's machine has to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Protected,
+    /// The disruption budget leaves it out.
+    Evictable,
+    /// There is no machine for it.
+    None,
+}
+
+/// Whether Kubernetes sends clients to a pod: it learns some time later that its server is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readiness {
+    NeverYet,
+    NotNow,
+    /// It will be heard of then.
+    Soon {
+        at: Millis,
+        first: bool,
+    },
+    Ready,
 }
 
 #[derive(Clone, Debug)]
@@ -79,10 +114,28 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     pub nodes_conf: Option<Identity>,
-    pub data: Option<BTreeSet<u32>>,
+    pub data: Option<Arc<BTreeSet<Write>>>,
 }
 
 impl Pod {
+    /// One that will be there soon.
+    pub fn new(host: String, until: Millis) -> Self {
+        Self {
+            address: make_address(0),
+            host,
+            network: Network::Whole,
+            phase: Phase::Absent { until },
+            files: Files::default(),
+            released: false,
+            image: 0,
+            used: false,
+            ends: None,
+            doomed: false,
+            place: Place::Protected,
+            readiness: Readiness::NeverYet,
+        }
+    }
+
     pub fn server(&self) -> Option<&Server> {
         match &self.phase {
             Phase::Running(server) => Some(server),
@@ -108,8 +161,10 @@ impl Simulation {
     pub fn kill(&mut self, member: Member) {
         let until = self.now + self.random.between(100, 1000);
         let persistence = self.persistence;
+        self.last_seen.remove(&member);
         if let Some(pod) = self.pods.get_mut(&member) {
             save(pod, persistence);
+            pod.readiness = Readiness::NotNow;
             pod.phase = Phase::Starting { until };
         }
     }
@@ -120,17 +175,18 @@ impl Simulation {
         let until = self.now + self.random.between(500, 3000);
         self.addresses += 1;
         let address = make_address(self.addresses);
+        let image = self.images.len() - 1;
         if let Some(pod) = self.pods.get_mut(&member) {
-            pod.phase = Phase::Absent { until };
-            pod.address = address;
-            if volume == Volume::Lost {
-                pod.files = Files::default();
-            }
+            let lost = volume == Volume::Lost || pod.doomed;
+            let files = if lost { Files::default() } else { std::mem::take(&mut pod.files) };
+            let network = pod.network;
+            *pod = Pod { address, network, files, image, ..Pod::new(std::mem::take(&mut pod.host), until) };
         }
     }
 
     /// Cuts a pod off from everybody, or brings it back.
     pub fn set_network(&mut self, member: Member, network: Network) {
+        self.last_seen.remove(&member);
         if let Some(pod) = self.pods.get_mut(&member) {
             pod.network = network;
         }
@@ -143,7 +199,9 @@ impl Simulation {
             let starting = self.now + self.random.between(100, 1500);
             let now = self.now;
             let Some(pod) = self.pods.get_mut(&member) else { continue };
+            let works = self.images.get(pod.image).is_some_and(|image| image.works);
             match pod.phase {
+                Phase::Starting { .. } if !works || pod.place == Place::None => {}
                 Phase::Absent { until } if now >= until => pod.phase = Phase::Starting { until: starting },
                 Phase::Starting { until } if now >= until => {
                     pod.phase = Phase::Guarded { since: now };
@@ -188,28 +246,42 @@ impl Simulation {
         let id = super::make_id(&mut self.random);
         let loading = self.random.between(0, 800);
         let now = self.now;
+        let known = self.pods.values().filter_map(|p| p.server().map(|s| &s.me).or(p.files.nodes_conf.as_ref()));
+        let awaited: BTreeSet<(u16, NodeId)> = known.flat_map(|me| me.open.iter().map(|(s, to)| (*s, *to))).collect();
         let Some(pod) = self.pods.get_mut(&member) else { return };
+        let Some(image) = self.images.get(pod.image) else { return };
         let node_timeout = if pod.files.nodes_conf.is_some() { self.node_timeout } else { super::FORMING_TIMEOUT };
         let mut me = pod.files.nodes_conf.clone().unwrap_or_else(|| Identity::new(id));
         for entry in me.table.values_mut() {
             entry.heard = now;
             entry.doubts.clear();
         }
-        let data = pod.files.data.clone().unwrap_or_default();
+        let mut data = pod.files.data.clone().unwrap_or_default();
+        if me.role == Role::Primary {
+            // A snapshot may be older than a move: keys of slots that are not its own are deleted, as by the real server.
+            let is_own = |slot| me.slots.contains(slot) || awaited.contains(&(slot, me.id));
+            Arc::make_mut(&mut data).retain(|write| is_own(write.slot));
+        }
         let server = Server {
             me,
             address: pod.address,
             shard: member.shard,
+            version: image.version,
+            started: now,
             loading_until: if data.is_empty() { now } else { now + loading },
             data,
             offset: 0,
-            link: Link::Down { since: now },
+            link: Link::Down { since: None },
             node_timeout,
             election: None,
             votes_given: std::collections::BTreeMap::new(),
             bans: std::collections::BTreeMap::new(),
-            troubled: now,
+            outnumbered: now,
+            serves: false,
+            paused_until: 0,
+            exports: Exporting::default(),
         };
+        pod.used = true;
         pod.files.nodes_conf = Some(server.me.clone());
         pod.phase = Phase::Running(Box::new(server));
     }

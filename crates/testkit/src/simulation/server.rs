@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use valkey_model::{NodeId, Role, ShardIndex, SlotSet};
+use valkey_model::{NodeId, Role, ShardIndex, SlotSet, Version};
 
-use super::Millis;
 use super::bus::{Envelope, Header, Rumour, Word};
+use super::moves::Exporting;
 use super::random::Random;
+use super::{Millis, Write};
 
 /// What `nodes.conf` keeps.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(super) struct Identity {
     pub epoch: u64,
     pub current_epoch: u64,
     pub voted_epoch: u64,
+    /// Slots that a classic move has opened, and where their keys go.
+    pub open: BTreeMap<u16, NodeId>,
     pub table: BTreeMap<NodeId, Entry>,
 }
 
@@ -32,6 +36,7 @@ impl Identity {
             epoch: 0,
             current_epoch: 0,
             voted_epoch: 0,
+            open: BTreeMap::new(),
             table: BTreeMap::new(),
         }
     }
@@ -44,6 +49,8 @@ pub(super) struct Entry {
     pub role: Role,
     pub primary: Option<NodeId>,
     pub slots: SlotSet,
+    /// Those of them that it does not claim any more; who does instead is not known yet.
+    pub disowned: SlotSet,
     pub epoch: u64,
     pub offset: u64,
     pub shard: Option<ShardIndex>,
@@ -76,6 +83,7 @@ impl Entry {
             role: Role::Primary,
             primary: None,
             slots: SlotSet::EMPTY,
+            disowned: SlotSet::EMPTY,
             epoch: 0,
             offset: 0,
             shard: None,
@@ -101,8 +109,14 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    Down { since: Millis },
-    Syncing { until: Millis },
+    /// Since when, and `None` if it never stood: such a replica is not fit to lead (`cluster-replica-validity-factor`).
+    Down {
+        since: Option<Millis>,
+    },
+    Syncing {
+        since: Option<Millis>,
+        until: Millis,
+    },
     Up,
 }
 
@@ -121,7 +135,10 @@ pub(super) struct Server {
     pub address: SocketAddr,
     /// The server's own shard id: the pods of a shard share it once they have followed each other.
     pub shard: ShardIndex,
-    pub data: BTreeSet<u32>,
+    pub version: Version,
+    /// When the process began.
+    pub started: Millis,
+    pub data: Arc<BTreeSet<Write>>,
     pub offset: u64,
     pub link: Link,
     pub node_timeout: Millis,
@@ -129,8 +146,12 @@ pub(super) struct Server {
     pub election: Option<Election>,
     pub votes_given: BTreeMap<NodeId, Millis>,
     pub bans: BTreeMap<NodeId, Millis>,
-    /// When it last saw a reason not to serve.
-    pub troubled: Millis,
+    /// When it last saw itself among the minority.
+    pub outnumbered: Millis,
+    pub serves: bool,
+    /// A primary that hands its shard over takes no writes for so long.
+    pub paused_until: Millis,
+    pub exports: Exporting,
 }
 
 impl Server {
@@ -190,28 +211,63 @@ impl Server {
         self.me.epoch = epoch;
         self.me.current_epoch = self.me.current_epoch.max(epoch);
         self.election = None;
+        self.exports = Exporting::default();
         self.announce(&Word::Pong, random)
     }
 
     pub fn follow(&mut self, primary: NodeId, now: Millis) {
+        // A replica that is sent to another primary of its shard is as good as before; a former primary has yet to copy.
+        self.link = match (self.me.role, self.link) {
+            (Role::Primary, _) => Link::Down { since: None },
+            (Role::Replica, Link::Up) => Link::Down { since: Some(now) },
+            (Role::Replica, Link::Down { since } | Link::Syncing { since, .. }) => Link::Down { since },
+        };
         self.me.role = Role::Replica;
         self.me.primary = Some(primary);
         self.me.slots = SlotSet::EMPTY;
-        self.link = Link::Down { since: now };
         self.election = None;
+        self.exports = Exporting::default();
+        self.paused_until = 0;
     }
 
-    /// Whether it would answer queries: every slot has an owner that is not gone, and it sees the majority. A primary that
-    /// saw trouble waits before it trusts its luck.
+    /// Forgets the keys of slots that it has lost.
+    pub fn drop_keys_of(&mut self, slots: &SlotSet) {
+        if self.data.iter().any(|write| slots.contains(write.slot)) {
+            Arc::make_mut(&mut self.data).retain(|write| !slots.contains(write.slot));
+        }
+    }
+
+    /// Whether it would answer queries.
     pub fn is_serving(&self, now: Millis) -> bool {
+        self.serves && !self.is_loading(now)
+    }
+
+    /// It serves while every slot has an owner that is not gone, and it sees the majority. A primary that did not see it waits
+    /// before it trusts its luck (engine.md 1.3).
+    pub fn update_state(&mut self, now: Millis) {
         let delay = if self.me.role == Role::Primary { self.node_timeout.clamp(500, 5000) } else { 0 };
-        !self.is_loading(now) && !self.is_troubled() && now >= self.troubled + delay
+        if self.is_outnumbered() {
+            self.outnumbered = now;
+        }
+        if self.is_troubled() {
+            self.serves = false;
+        } else if now >= self.outnumbered + delay {
+            self.serves = true;
+        }
     }
 
     pub fn is_troubled(&self) -> bool {
-        let sound = || self.me.table.values().filter(|entry| entry.votes() && !entry.is_failed());
-        let slots = sound().flat_map(|entry| entry.slots.ranges()).chain(self.me.slots.ranges()).collect::<SlotSet>();
-        let reached = sound().filter(|entry| entry.standing == Standing::Fine).count() + usize::from(self.votes());
-        slots != SlotSet::all() || reached < self.quorum()
+        let owned = self.sound().flat_map(|entry| entry.slots.ranges()).chain(self.me.slots.ranges());
+        owned.collect::<SlotSet>() != SlotSet::all() || self.is_outnumbered()
+    }
+
+    fn is_outnumbered(&self) -> bool {
+        let reached = self.sound().filter(|entry| entry.standing == Standing::Fine).count();
+        reached + usize::from(self.votes()) < self.quorum()
+    }
+
+    /// Other owners of slots that are not known to be gone.
+    fn sound(&self) -> impl Iterator<Item = &Entry> {
+        self.me.table.values().filter(|entry| entry.votes() && !entry.is_failed())
     }
 }

@@ -1,0 +1,85 @@
+//! How many slots each shard is due, and which ones change hands.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use valkey_model::{SLOTS, ShardIndex, SlotRange, SlotSet};
+
+/// Who has slots.
+pub(crate) type Ownership = BTreeMap<ShardIndex, SlotSet>;
+
+/// How far a cluster is from the even spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Imbalance {
+    /// Shards with too many slots, and how many those are; the shards that are leaving have too many as long as they have any.
+    pub surplus: BTreeMap<ShardIndex, u16>,
+    pub deficit: BTreeMap<ShardIndex, u16>,
+}
+
+impl Imbalance {
+    /// How many slots have to move. No plan can do with fewer.
+    pub fn misplaced(&self) -> u16 {
+        self.surplus.values().sum()
+    }
+}
+
+/// What has to move for every wanted shard to have an even share, and the others nothing.
+///
+/// Where the slots cannot be spread evenly, those who have most already keep one more: nothing moves that need not.
+pub(crate) fn imbalance(owned: &Ownership, shards: u16) -> Imbalance {
+    let count = |shard: ShardIndex| owned.get(&shard).map_or(0, SlotSet::len);
+    let mut wanted: Vec<ShardIndex> = (0..shards).map(ShardIndex).collect();
+    wanted.sort_by_key(|shard| (Reverse(count(*shard)), *shard));
+    let (share, rest) = (SLOTS / shards.max(1), usize::from(SLOTS % shards.max(1)));
+    let quota: BTreeMap<ShardIndex, u16> =
+        wanted.into_iter().enumerate().map(|(rank, shard)| (shard, share + u16::from(rank < rest))).collect();
+    let mut found = Imbalance::default();
+    for shard in owned.keys().chain(quota.keys()) {
+        let (has, due) = (count(*shard), quota.get(shard).copied().unwrap_or(0));
+        if has > due {
+            found.surplus.insert(*shard, has - due);
+        } else if has < due {
+            found.deficit.insert(*shard, due - has);
+        }
+    }
+    found
+}
+
+/// Slots that go from one shard to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    pub from: ShardIndex,
+    pub to: ShardIndex,
+    pub count: u16,
+}
+
+/// Who gives how much to whom next, so that everybody takes part at most once: the largest needs first, and who leaves before all
+/// others. What is left is the next look's matter.
+pub(crate) fn transfers(imbalance: &Imbalance, shards: u16, is_free: impl Fn(ShardIndex) -> bool) -> Vec<Transfer> {
+    let free = |amounts: &BTreeMap<ShardIndex, u16>| {
+        let free = amounts.iter().filter(|(shard, _)| is_free(**shard));
+        let mut ranked: Vec<_> = free.map(|(shard, n)| (shard.0 < shards, Reverse(*n), *shard)).collect();
+        ranked.sort_by_key(|(stays, amount, shard)| (*stays, *amount, *shard));
+        ranked
+    };
+    let pairs = free(&imbalance.surplus).into_iter().zip(free(&imbalance.deficit));
+    let transfer =
+        |((_, Reverse(has), from), (_, Reverse(needs), to))| Transfer { from, to, count: u16::min(has, needs) };
+    pairs.map(transfer).collect()
+}
+
+/// Which slots a shard gives away: small pieces first, so that the long runs stay whole.
+pub(crate) fn choose(owned: &SlotSet, count: u16) -> SlotSet {
+    let alone = |run: SlotRange| std::iter::once(run).collect::<SlotSet>();
+    let mut runs: Vec<SlotSet> = owned.ranges().map(alone).collect();
+    runs.sort_by_key(SlotSet::len);
+    let mut chosen = SlotSet::EMPTY;
+    for run in runs {
+        chosen = chosen.union(&run.first(count - chosen.len()));
+    }
+    chosen
+}
+
+#[cfg(test)]
+#[path = "balance_tests.rs"]
+mod tests;

@@ -1,0 +1,198 @@
+//! Which slots move next.
+//!
+//! A shard gives slots to one other at a time and takes them from one at a time, a few bounded jobs in a go. Nothing of it is
+//! remembered: who has which slots, and what is under way, is read from the servers on every look, so another target, a crash of
+//! ours or a failed job is just another starting point (F22, F25).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use valkey_model::{
+    Action, Export, Member, NodeReport, PeerHealth, ReplicaLink, Role, SLOTS, ShardIndex, Sighting, Step, Version, Way,
+};
+
+use crate::balance::{self, Imbalance, Ownership, Transfer, imbalance};
+use crate::change::Intent;
+use crate::formation::Heads;
+use crate::memory;
+use crate::view::ClusterView;
+
+/// A source takes no writes at the end of a job, for as long as it takes to delete what has moved (engine.md 2.3).
+const KEYS_PER_JOB: u64 = 40_000;
+const SLOTS_PER_JOB: u16 = 2048;
+/// So many that the source has no idle time until the next look, and so few that another target is heeded soon.
+const JOBS: usize = 6;
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// So many failures in a row do not come by chance.
+pub(crate) const ALARMING: u32 = 5;
+const ATOMIC_SINCE: Version = Version::new(9, 0, 0);
+
+/// How slots are spread now. Shards that nobody leads at this moment have none in it.
+pub(crate) fn spread(view: &ClusterView, heads: &Heads) -> Ownership {
+    let owned = |shard: ShardIndex| heads.get(&shard).map(|(_, head)| head.slots.clone()).unwrap_or_default();
+    view.all_shards().into_iter().map(|shard| (shard, owned(shard))).collect()
+}
+
+/// How far the cluster is from its even spread, in truth.
+pub(crate) fn left_to_do(view: &ClusterView, heads: &Heads) -> Imbalance {
+    imbalance(&spread(view, heads), view.desired.shards)
+}
+
+/// Slots that a classic move has opened and nobody is at: some of their keys are on the other side already. They go on to where
+/// they were going, whatever is wanted by now.
+pub(crate) fn finish(view: &ClusterView, heads: &Heads) -> Intent {
+    let mut taken = BTreeSet::new();
+    let mut intents = Vec::new();
+    for (from, export) in view.open() {
+        let Some(report) = view.seen().report(from).filter(|report| report.exports.running.is_empty()) else {
+            continue;
+        };
+        let intent = finish_one(view, heads, from, report, export);
+        // One at a time per source.
+        if intent.steps().is_none() || taken.insert(from) {
+            intents.push(intent);
+        }
+    }
+    let steps: Vec<Step> = intents.iter().filter_map(Intent::steps).flatten().cloned().collect();
+    if steps.is_empty() { Intent::best_of(intents) } else { Intent::Act(steps) }
+}
+
+fn finish_one(view: &ClusterView, heads: &Heads, from: Member, report: &NodeReport, export: &Export) -> Intent {
+    let Export { slots, to } = export;
+    let target = view.home_of(*to);
+    if target.is_none() && view.everyone_known() {
+        return Intent::Refuse(format!(
+            "slots {slots} of {from} are on their way to {to}, which is gone for good: the keys that had arrived there are \
+             lost. Say CLUSTER SETSLOT <slot> STABLE on {from} for each of them"
+        ));
+    }
+    let ready = target.filter(|target| heads.get(&target.shard).is_some_and(|(head, _)| head == target));
+    let obstacle = ready.map_or(Some(format!("{to} to lead its shard")), |target| {
+        let shards = [from.shard, target.shard];
+        shards.into_iter().find_map(|shard| unfit(view, heads, shard)).or_else(|| pause(from, report))
+    });
+    match obstacle {
+        Some(obstacle) => Intent::Wait(obstacle),
+        None => Intent::Act(vec![Step {
+            action: Action::Migrate { on: from, slots: slots.clone(), to: *to, way: Way::Classic },
+            reason: "a move was interrupted",
+        }]),
+    }
+}
+
+/// New moves, for an even spread over the wanted shards and away from those that are leaving.
+pub(crate) fn begin(view: &ClusterView, heads: &Heads, reserved: &BTreeSet<ShardIndex>) -> Intent {
+    let present = left_to_do(view, heads);
+    if present.misplaced() == 0 {
+        return Intent::Nothing;
+    }
+    let spread = projected(view, heads);
+    if spread.values().map(|slots| u32::from(slots.len())).sum::<u32>() != u32::from(SLOTS) {
+        return Intent::Wait("all nodes to agree on who owns which slots".into());
+    }
+    if let Some(refusal) = memory::refusal(view, heads, &present) {
+        return Intent::Refuse(refusal);
+    }
+    let imbalance = imbalance(&spread, view.desired.shards);
+    let wish = |shard: ShardIndex| reserved.contains(&shard).then(|| format!("the change of shard {shard}'s primary"));
+    let resting = |shard| given_pause(heads, &imbalance, shard);
+    let heir = |shard| heads.get(&shard).filter(|(head, _)| view.is_surplus(*head)).map(|_| led_by_surplus(shard));
+    let unfit = |shard| unfit(view, heads, shard).or_else(|| heir(shard));
+    let obstacle = |shard| unfit(shard).or_else(|| wish(shard)).or_else(|| resting(shard));
+    let is_free = |shard: ShardIndex| !view.is_moving(shard) && obstacle(shard).is_none();
+    let transfers = balance::transfers(&imbalance, view.desired.shards, is_free);
+    let steps: Vec<Step> = transfers.into_iter().flat_map(|transfer| jobs(view, heads, transfer)).collect();
+    if !steps.is_empty() {
+        return Intent::Act(steps);
+    }
+    let concerned = imbalance.surplus.keys().chain(imbalance.deficit.keys());
+    let in_the_way = concerned.copied().find_map(obstacle);
+    Intent::Wait(in_the_way.unwrap_or_else(|| "the slots that are moving".into()))
+}
+
+/// The spread as it will be when everything that is under way is over.
+fn projected(view: &ClusterView, heads: &Heads) -> Ownership {
+    let mut spread = spread(view, heads);
+    for (from, Export { slots, to }) in view.moves() {
+        let Some(to) = view.home_of(*to) else { continue };
+        let moving = spread.get(&from.shard).map(|owned| owned.intersection(slots)).unwrap_or_default();
+        spread.entry(from.shard).and_modify(|owned| *owned = owned.minus(&moving));
+        spread.entry(to.shard).and_modify(|owned| *owned = owned.union(&moving));
+    }
+    spread
+}
+
+/// Why slots can neither be taken from nor given to a shard at this moment: somebody of it is not well, so that a fault would
+/// lose what has just moved, or a failover in the middle of it would split their ownership (F20).
+fn unfit(view: &ClusterView, heads: &Heads, shard: ShardIndex) -> Option<String> {
+    let Some((head, leader)) = heads.get(&shard) else { return Some(format!("shard {shard} to have a primary")) };
+    let doubted = view.live().any(|(_, report)| report.peer(leader.id).is_some_and(|p| p.health != PeerHealth::Fine));
+    if !leader.serving || doubted {
+        return Some(format!("all nodes to reach {head}"));
+    }
+    let needed = view.shard(shard).filter(|(member, _)| !view.is_surplus(*member));
+    needed.into_iter().find_map(|(member, sighting)| match sighting {
+        _ if view.is_going(member) => Some(format!("pod {member} to be made anew")),
+        Sighting::Known(_) if member == *head => None,
+        Sighting::Known(report) if is_in_sync(report, leader) => None,
+        Sighting::Known(_) => Some(format!("{member} to be in sync with its primary")),
+        _ => Some(format!("{member} to come up")),
+    })
+}
+
+/// What has been opened already goes on all the same: the shard cannot be handed over before.
+fn led_by_surplus(shard: ShardIndex) -> String {
+    format!("shard {shard} to be led by a member that stays")
+}
+
+pub(crate) fn is_in_sync(replica: &NodeReport, leader: &NodeReport) -> bool {
+    let NodeReport { role, primary, link, loading, .. } = replica;
+    *role == Role::Replica && *primary == Some(leader.id) && *link == ReplicaLink::Up && !loading
+}
+
+fn given_pause(heads: &Heads, imbalance: &Imbalance, shard: ShardIndex) -> Option<String> {
+    let (member, report) = heads.get(&shard).filter(|_| imbalance.surplus.contains_key(&shard))?;
+    pause(*member, report)
+}
+
+/// After a failure a source gets a rest, twice as long after each further one.
+fn pause(member: Member, report: &NodeReport) -> Option<String> {
+    let failures = report.exports.failures;
+    let doublings = failures.checked_sub(1)?.min(6);
+    let rest = Duration::from_secs(1 << doublings).min(LONGEST_PAUSE);
+    let failure = report.exports.last_failure.as_ref()?;
+    let left = rest.checked_sub(failure.ago).filter(|left| !left.is_zero())?.as_secs() + 1;
+    Some(format!("the next try of moving slots away from {member}, in {left} s"))
+}
+
+fn jobs(view: &ClusterView, heads: &Heads, transfer: Transfer) -> Vec<Step> {
+    let Transfer { from, to, count } = transfer;
+    let (Some((on, source)), Some((_, target))) = (heads.get(&from), heads.get(&to)) else { return Vec::new() };
+    let known = source.peer(target.id).is_some_and(|p| p.address == Some(target.address) && p.role == Role::Primary);
+    if !known {
+        return Vec::new();
+    }
+    let way = if source.version.min(target.version) >= ATOMIC_SINCE { Way::Atomic } else { Way::Classic };
+    let reason = if view.is_leaving(from) { "its shard is leaving" } else { "another shard has too few slots" };
+    let mut left = balance::choose(&source.slots, count);
+    let size = job_size(source);
+    let mut steps = Vec::new();
+    while !left.is_empty() && steps.len() < JOBS {
+        let slots = left.first(size);
+        left = left.minus(&slots);
+        steps.push(Step { action: Action::Migrate { on: *on, slots, to: target.id, way }, reason });
+    }
+    steps
+}
+
+/// How many slots fit into a job, if keys are spread evenly. Each failure halves it: a smaller job has less time to fail (F21).
+fn job_size(source: &NodeReport) -> u16 {
+    let slots = u64::from(source.slots.len());
+    let fitting = (KEYS_PER_JOB * slots).checked_div(source.keys).unwrap_or(u64::MAX);
+    let fitting = u16::try_from(fitting).unwrap_or(u16::MAX).min(SLOTS_PER_JOB);
+    fitting.checked_shr(source.exports.failures).unwrap_or(0).max(1)
+}
+
+#[cfg(test)]
+#[path = "scaling_tests.rs"]
+mod tests;
