@@ -19,6 +19,8 @@ pub enum ConditionType {
     TlsConfigured,
     /// Every copy of some slots is gone. Stays until somebody has seen it.
     DataLost,
+    /// An upgrade ended as it should.
+    Succeeded,
 }
 
 impl ConditionType {
@@ -30,6 +32,7 @@ impl ConditionType {
             Self::Degraded => "Degraded",
             Self::TlsConfigured => "TLSConfigured",
             Self::DataLost => "DataLost",
+            Self::Succeeded => "Succeeded",
         }
     }
 }

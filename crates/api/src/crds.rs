@@ -6,7 +6,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::{ValkeyCA, ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyCluster, ValkeyClusterStatus, labels};
+use crate::{
+    ValkeyCA, ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyCluster, ValkeyClusterStatus, ValkeyUpgrade,
+    labels,
+};
 
 /// Every kind's definition, in the order in which a reader wants to meet them.
 ///
@@ -16,6 +19,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut all = vec![
         ValkeyCluster::crd(),
         ValkeyClusterStatus::crd(),
+        ValkeyUpgrade::crd(),
         ValkeyCA::crd(),
         ValkeyCertificateBundle::crd(),
         ValkeyCertificateBinding::crd(),

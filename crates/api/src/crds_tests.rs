@@ -38,6 +38,7 @@ fn every_kind_has_its_names_and_a_status() {
     let expected = [
         ("ValkeyCluster", "valkeyclusters.valkey.io", "vc"),
         ("ValkeyClusterStatus", "valkeyclusterstatuses.valkey.io", "vcs"),
+        ("ValkeyUpgrade", "valkeyupgrades.valkey.io", "vu"),
         ("ValkeyCA", "valkeycas.valkey.io", "vca"),
         ("ValkeyCertificateBundle", "valkeycertificatebundles.valkey.io", "vcb"),
         ("ValkeyCertificateBinding", "valkeycertificatebindings.valkey.io", "vcbind"),

@@ -16,6 +16,11 @@ pub const SHARD: &str = "valkey.io/shard";
 /// What a node is right now, [`PRIMARY`] or [`REPLICA`]. Set on the live pod by the operator, never in a template: roles move.
 pub const ROLE: &str = "valkey.io/role";
 
+/// `"true"` on a pod that may be evicted now: the disruption budget leaves it out. Set on the live pod by the operator.
+pub const EVICTABLE: &str = "valkey.io/evictable";
+/// Annotation of a pod: when somebody last asked for its eviction. Set by the webhook; it counts for some minutes.
+pub const EVICTION: &str = "valkey.io/eviction-asked";
+
 pub const PRIMARY: &str = "primary";
 pub const REPLICA: &str = "replica";
 
@@ -30,6 +35,14 @@ pub const LOCKED: &str = "valkey.io/locked";
 pub const DESIRED: &str = "valkey.io/desired";
 /// Annotation of a pod template: a hash of what a pod must be restarted for.
 pub const TEMPLATE: &str = "valkey.io/template";
+/// Annotation of a pod: the keys of those of its labels and annotations that come from the spec, so that they can be taken off
+/// again.
+pub const SPEC_KEYS: &str = "valkey.io/spec-keys";
+/// Annotation of a shard's `StatefulSet`: how many members it asks for, for those who watch metadata only.
+pub const MEMBERS: &str = "valkey.io/members";
+/// Annotation of a cluster: a pod that shall lead its shard, or one that shall not lead it any more with a `!` before its name.
+/// The operator removes it when it is done.
+pub const SWITCHOVER: &str = "valkey.io/switchover";
 /// Annotation of a custom resource definition: whose it is, since others define kinds of the same name.
 pub const CRD_OWNER: &str = "valkey.io/crd-owner";
 

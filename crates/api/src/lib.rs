@@ -11,6 +11,7 @@ pub mod labels;
 pub mod names;
 pub mod pki;
 pub mod topology;
+pub mod upgrade;
 
 pub use cluster::{ClusterStatus, Phase, ValkeyCluster, ValkeyClusterSpec};
 pub use conditions::{ConditionStatus, ConditionType};
@@ -18,6 +19,7 @@ pub use crds::crds;
 pub use names::ChildNames;
 pub use pki::{ValkeyCA, ValkeyCertificateBinding, ValkeyCertificateBundle};
 pub use topology::ValkeyClusterStatus;
+pub use upgrade::{UpgradePhase, UpgradeStatus, ValkeyUpgrade};
 
 /// The API group of every kind in this crate.
 pub const GROUP: &str = "valkey.io";

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use secrecy::SecretString;
 use valkey_api::ChildNames;
 use valkey_api::cluster::{AppendFsync, PullPolicy, Retain, SidecarImage};
-use valkey_model::{Member, ShardIndex};
+use valkey_model::{Member, Release, ShardIndex, Version};
 
 use crate::amount::Bytes;
 use crate::series::Series;
@@ -52,6 +52,13 @@ impl CheckedCluster {
     pub fn node_timeout(&self) -> Duration {
         let asked = self.config.get("cluster-node-timeout").and_then(|value| value.parse().ok());
         Duration::from_millis(asked.unwrap_or(NODE_TIMEOUT_MS))
+    }
+
+    /// The releases of the image, if its tag says so.
+    pub fn release(&self) -> Option<Release> {
+        let reference = self.image.reference.split('@').next()?;
+        let (_, tag) = reference.rsplit_once(':')?;
+        tag.parse::<Version>().ok().map(Release::from)
     }
 
     /// The pods of one shard.

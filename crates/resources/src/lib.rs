@@ -10,6 +10,8 @@ mod children;
 mod hash;
 mod owned;
 mod parameters;
+mod relabel;
+mod resize;
 mod secrets;
 mod series;
 mod spec_error;
@@ -21,7 +23,12 @@ mod valkey_conf;
 pub use amount::Bytes;
 pub use check::{Presence, Reference, References, check};
 pub use checked::{Access, AppendOnly, CheckedCluster, Encryption, Image, Pods, ReadAccess, Replicating, Storage};
-pub use children::{BuildError, Children, Owner, SIDECAR_CONTAINER, VALKEY_CONTAINER, Wiring, child_meta, object};
+pub use children::{
+    BuildError, Children, DATA_VOLUME, Owner, SIDECAR_CONTAINER, VALKEY_CONF, VALKEY_CONTAINER, Wiring, child_meta,
+    object, template_mark,
+};
+pub use relabel::relabel;
+pub use resize::{Fitting, fitting};
 pub use secrets::{
     PodCertificate, Trust, USERS_ADMIN_PASSWORD, USERS_FILE, USERS_REPLICATOR_PASSWORD, connection_secret,
     shard_certs_secret, users_secret,
@@ -29,4 +36,4 @@ pub use secrets::{
 pub use series::Series;
 pub use spec_error::{SpecError, SpecErrors, SpecWarning};
 pub use users::{ADMIN, APP, DEFAULT, Passwords, REPLICATOR, users_acl};
-pub use valkey_conf::valkey_conf;
+pub use valkey_conf::{carried_over, live_settings, valkey_conf, with_setting};

@@ -56,6 +56,17 @@ const RULES: &[Rule] = &[
         owned: Owned { why: "would let nodes change their shard behind the operator's back", advice: LEAVE_IT_OUT },
     },
     Rule {
+        names: &["cluster-manual-failover-timeout"],
+        owned: Owned {
+            why: "is 2000, so that writes do not wait long for a handover that fails",
+            advice: LEAVE_IT_OUT,
+        },
+    },
+    Rule {
+        names: &["cluster-slot-migration-log-max-len"],
+        owned: Owned { why: "is short, since the operator reads the whole log with every look", advice: LEAVE_IT_OUT },
+    },
+    Rule {
         names: &["repl-diskless-sync"],
         owned: Owned { why: "follows from the spec", advice: "Set spec.replication.disklessSync instead" },
     },

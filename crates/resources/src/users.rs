@@ -9,7 +9,7 @@ use crate::hash::sha256_hex;
 
 /// The user of the sidecar, and through it of the operator.
 pub const ADMIN: &str = "valkey-admin";
-/// The user as which a replica follows its primary.
+/// The user as which a server shows itself to another one: to follow it, and to send keys to it.
 pub const REPLICATOR: &str = "replicator";
 /// The user of applications, unless the spec gives `default` a password.
 pub const APP: &str = "app";
@@ -24,14 +24,18 @@ pub struct Passwords {
     pub app: SecretString,
 }
 
-/// What the sidecar does: look, join, promote, configure, rotate. It cannot read keys; `~*` is for moving them.
+/// What the sidecar does: look, join, promote, move slots, configure, rotate. It can neither read nor write keys; `~*` is for
+/// telling a server to move them.
 const ADMIN_RULE: &str = "~* resetchannels -@all +ping +info +role +cluster +config|get +config|set +config|rewrite \
     +client|pause +client|unpause +client|list +client|kill +client|setname +client|setinfo +client|id +acl|setuser \
     +acl|deluser +acl|list +acl|getuser +acl|load +acl|save +acl|whoami +acl|users +bgsave +lastsave +wait +shutdown \
     +dbsize +migrate +replicaof +failover +hello +auth";
 
-const REPLICATOR_RULE: &str = "-@all +psync +replconf +ping";
-/// With atomic slot migration the same user writes what another node sends. Older servers cannot read this rule.
+/// The last two are for keys that another node moves here: the sidecar passes this login on to the server that sends them, which
+/// has it anyhow. The sidecar's own would give a server the rights of the operator.
+const REPLICATOR_RULE: &str = "~* -@all +psync +replconf +ping +restore-asking +select";
+/// With atomic slot migration the same user writes what another node sends; moving key by key is among the writes. Older
+/// servers cannot read this rule.
 const REPLICATOR_RULE_ATOMIC: &str =
     "~* -@all +psync +replconf +ping +cluster|syncslots +select +@write -flushall -flushdb";
 

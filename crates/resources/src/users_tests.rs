@@ -35,6 +35,29 @@ fn the_replication_user_may_move_slots_only_where_the_server_knows_how() {
     }
 }
 
+/// The rule of a user, without its password.
+fn rule(tag: &str, user: &str) -> String {
+    let line = line(&checked(&format!("{{valkeyImage: {{tag: {tag}}}}}")), user).unwrap();
+    line.split_ascii_whitespace().skip(4).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn keys_that_are_moved_come_in_as_the_replication_user_and_in_no_other_way() {
+    assert_eq!(rule("8.1.4", REPLICATOR), "~* -@all +psync +replconf +ping +restore-asking +select");
+    for tag in ["8.0.5", "9.1.2"] {
+        let admin = rule(tag, ADMIN);
+        assert!(admin.split(' ').any(|right| right == "+migrate"), "{admin}");
+        for right in ["+restore", "+restore-asking", "+@write", "+@all", "+get", "+set", "+select"] {
+            assert!(!admin.split(' ').any(|word| word == right), "{tag}: {right}");
+        }
+    }
+}
+
+#[test]
+fn applications_cannot_move_slots() {
+    assert_eq!(rule("9.1.2", APP), "~* &* +@all -@admin -@dangerous +info +role +keys +sort +flushdb +flushall");
+}
+
 #[test]
 fn no_password_is_written_in_clear() {
     let text = lines(&checked("{}")).join("\n");

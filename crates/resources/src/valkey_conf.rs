@@ -1,13 +1,17 @@
 //! valkey.conf, as far as it is the same for all pods of a cluster. The sidecar adds what is a pod's own: its addresses and
 //! the credentials of replication.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use valkey_api::names::VALKEY_PORT;
+use valkey_model::Settings;
 
 use crate::checked::{CheckedCluster, Encryption, Storage};
+use crate::hash::sha256_hex;
 use crate::parameters::parameter;
+use crate::series::Series;
 
 /// Where the sidecar puts what the server reads, in memory: configuration, certificates, users, socket.
 pub const RUN: &str = "/run/valkey";
@@ -20,14 +24,49 @@ const LEAST_FORMING: Duration = Duration::from_secs(1);
 const MOST_FORMING: Duration = Duration::from_secs(4);
 const FORMING_PER_NODE: Duration = Duration::from_millis(100);
 
-/// The cluster-wide part of valkey.conf.
-pub fn valkey_conf(cluster: &CheckedCluster) -> String {
+/// The cluster-wide part of valkey.conf. `live` is what every server took last: a value that one of them refuses never gets
+/// here, so it cannot stop a pod at its start.
+pub fn valkey_conf(cluster: &CheckedCluster, live: &Settings) -> String {
     let mut text =
         String::from("# Made by valkey-operator from the ValkeyCluster; what is changed here is put back.\n");
-    for (name, value) in settings(cluster) {
+    for (name, value) in settings(cluster).into_iter().filter(|(name, _)| !is_live(cluster, name)) {
         let _ = writeln!(text, "{name} {}", quoted(&value));
     }
-    text
+    text + &live.to_conf()
+}
+
+/// What the spec asks for of the settings that a running server takes.
+pub fn live_settings(cluster: &CheckedCluster) -> Settings {
+    marked(settings(cluster).into_iter().filter(|(name, _)| is_live(cluster, name)).collect())
+}
+
+/// Settings that servers took before, as far as those of the release that the spec asks for now take them as well.
+pub fn carried_over(cluster: &CheckedCluster, taken: &Settings) -> Settings {
+    let known: BTreeMap<_, _> = taken.values.clone().into_iter().filter(|(name, _)| is_live(cluster, name)).collect();
+    if known == taken.values { taken.clone() } else { marked(known) }
+}
+
+/// The same settings with another value for one of them.
+pub fn with_setting(settings: &Settings, name: &str, value: &str) -> Settings {
+    let mut values = settings.values.clone();
+    values.insert(name.to_owned(), value.to_owned());
+    if values == settings.values { settings.clone() } else { marked(values) }
+}
+
+fn marked(values: BTreeMap<String, String>) -> Settings {
+    let unmarked = Settings { mark: String::new(), values };
+    Settings { mark: sha256_hex(unmarked.to_conf().as_bytes()).chars().take(16).collect(), ..unmarked }
+}
+
+/// Servers would take these while they run, but that is the business of others: the operator sets the time-out when the
+/// cluster is whole, the sidecar loads certificates, and who moves a listener cuts everybody off.
+const NOT_LIVE: [&str; 7] =
+    ["cluster-node-timeout", "dir", "port", "protected-mode", "tls-*", "unixsocket*", "cluster-announce-*"];
+
+fn is_live(cluster: &CheckedCluster, name: &str) -> bool {
+    let excluded = |pattern: &str| pattern.strip_suffix('*').map_or(name == pattern, |start| name.starts_with(start));
+    let taken = parameter(cluster.series, name).is_some_and(|parameter| !parameter.needs_restart);
+    taken && !NOT_LIVE.iter().any(|pattern| excluded(pattern))
 }
 
 /// What a server that was never part of a cluster gets in addition: the operator sets the real value when the cluster is whole.
@@ -60,6 +99,7 @@ fn settings(cluster: &CheckedCluster) -> Vec<(String, String)> {
             // Names are in the certificates, addresses are not.
             ("cluster-preferred-endpoint-type", "hostname".into()),
         ],
+        handover(cluster.series),
         listeners(cluster.encryption),
         vec![
             ("unixsocket", format!("{RUN}/valkey.sock")),
@@ -78,9 +118,22 @@ fn settings(cluster: &CheckedCluster) -> Vec<(String, String)> {
     ours.map(|(name, value)| (name.to_owned(), value)).chain(theirs).collect()
 }
 
-type Settings = Vec<(&'static str, String)>;
+type Lines = Vec<(&'static str, String)>;
 
-fn listeners(encryption: Encryption) -> Settings {
+fn handover(series: Series) -> Lines {
+    let mut settings = Vec::new();
+    if series >= Series::V8_1 {
+        // A handover that fails must end early: the primary takes no writes until then.
+        settings.push(("cluster-manual-failover-timeout", "2000".into()));
+    }
+    if series >= Series::V9_0 {
+        // The log of moves is read with every report.
+        settings.push(("cluster-slot-migration-log-max-len", "50".into()));
+    }
+    settings
+}
+
+fn listeners(encryption: Encryption) -> Lines {
     let port = VALKEY_PORT.to_string();
     match encryption {
         Encryption::Plain => vec![("port", port)],
@@ -98,7 +151,7 @@ fn listeners(encryption: Encryption) -> Settings {
     }
 }
 
-fn replication(cluster: &CheckedCluster) -> Settings {
+fn replication(cluster: &CheckedCluster) -> Lines {
     let replicating = cluster.replicating;
     vec![
         ("repl-diskless-sync", yes_no(replicating.diskless).into()),
@@ -109,7 +162,7 @@ fn replication(cluster: &CheckedCluster) -> Settings {
     ]
 }
 
-fn persistence(storage: Option<&Storage>) -> Settings {
+fn persistence(storage: Option<&Storage>) -> Lines {
     let save = storage.and_then(|storage| storage.save.clone()).unwrap_or_default();
     let Some(log) = storage.and_then(|storage| storage.append_only.as_ref()) else {
         return vec![("save", save), ("appendonly", "no".into())];

@@ -4,7 +4,8 @@ use crate::series::Series;
 use crate::test_support::checked;
 
 fn lines(spec: &str) -> Vec<String> {
-    valkey_conf(&checked(spec)).lines().map(ToOwned::to_owned).collect()
+    let cluster = checked(spec);
+    valkey_conf(&cluster, &live_settings(&cluster)).lines().map(ToOwned::to_owned).collect()
 }
 
 fn has(spec: &str, line: &str) -> bool {
@@ -14,14 +15,64 @@ fn has(spec: &str, line: &str) -> bool {
 #[test]
 fn every_setting_of_ours_is_known_to_every_release_and_refused_to_users_or_theirs_to_change() {
     let theirs_too = ["cluster-node-timeout", "cluster-preferred-endpoint-type"];
-    for spec in ["{}", "{tls: {enabled: false}}", "{persistence: {aof: {autoAofRewritePercentage: 50}}}"] {
-        for (name, value) in settings(&checked(spec)) {
+    let images = Series::ALL.map(|series| format!("valkeyImage: {{tag: '{series}'}}"));
+    let rest = ["", "tls: {enabled: false}", "persistence: {aof: {autoAofRewritePercentage: 50}}"];
+    for (image, rest) in images.iter().flat_map(|image| rest.map(|rest| (image, rest))) {
+        let cluster = checked(&format!("{{{image}, {rest}}}"));
+        for (name, value) in settings(&cluster) {
             assert!(owned(&name).is_some() || theirs_too.contains(&name.as_str()), "{name}");
-            for series in Series::ALL {
-                let parameter = parameter(series, &name).unwrap_or_else(|| panic!("{name} in {series}"));
-                assert_eq!(parameter.complaint(&value), None, "{name} in {series}");
-            }
+            let parameter = parameter(cluster.series, &name).unwrap_or_else(|| panic!("{name} in {image}"));
+            assert_eq!(parameter.complaint(&value), None, "{name} in {image}");
         }
+    }
+}
+
+#[test]
+fn what_a_running_server_takes_is_told_apart() {
+    let live = live_settings(&checked("{config: {maxclients: '100', databases: '4', cluster-node-timeout: '9000'}}"));
+    for name in ["maxmemory", "appendonly", "save", "maxclients", "min-replicas-to-write", "shutdown-on-sigterm"] {
+        assert!(live.values.contains_key(name), "{name}");
+    }
+    let conf = lines("{config: {maxclients: '100', databases: '4', cluster-node-timeout: '9000'}}").join("\n");
+    for name in
+        ["databases", "cluster-node-timeout", "port", "tls-port", "tls-cert-file", "dir", "unixsocket", "aclfile"]
+    {
+        assert!(!live.values.contains_key(name) && conf.contains(&format!("\n{name} ")), "{name}");
+    }
+    assert_eq!(Settings::of_conf(&conf), Some(live));
+}
+
+#[test]
+fn other_values_have_another_mark_and_the_same_values_the_same() {
+    let live = |spec: &str| live_settings(&checked(spec));
+    assert_eq!(live("{}"), live("{config: {databases: '4', cluster-node-timeout: '9000'}}"));
+    assert_ne!(live("{}").mark, live("{config: {maxclients: '100'}}").mark);
+    assert_ne!(live("{}").mark, live("{maxMemory: 1gb}").mark);
+    let more = with_setting(&live("{}"), "maxmemory", "7");
+    assert_eq!((more.values["maxmemory"].as_str(), more.mark == live("{}").mark), ("7", false));
+    assert_eq!(with_setting(&more, "maxmemory", "0"), live("{}"));
+}
+
+#[test]
+fn settings_go_along_to_another_release_as_far_as_it_takes_them() {
+    let of = |tag: &str, config: &str| checked(&format!("{{valkeyImage: {{tag: '{tag}'}}, config: {{{config}}}}}"));
+    let old = live_settings(&of("8.0", "dynamic-hz: 'no', maxclients: '100'"));
+    let new = carried_over(&of("9.1", "maxclients: '200'"), &old);
+    assert!(!new.values.contains_key("dynamic-hz") && new.mark != old.mark);
+    assert_eq!(new.values["maxclients"], "100");
+    // What the older one takes only when it starts is in the other part of its file.
+    let new = live_settings(&of("9.1", "io-threads: '2'"));
+    assert!(new.values.contains_key("io-threads"));
+    assert!(!carried_over(&of("8.1", "io-threads: '2'"), &new).values.contains_key("io-threads"));
+}
+
+#[test]
+fn a_failed_handover_ends_early_where_the_server_lets_us_say_so() {
+    for (tag, failover, log) in [("8.0", false, false), ("8.1", true, false), ("9.0", true, true), ("9.1", true, true)]
+    {
+        let spec = format!("{{valkeyImage: {{tag: '{tag}'}}}}");
+        assert_eq!(has(&spec, r#"cluster-manual-failover-timeout "2000""#), failover, "{tag}");
+        assert_eq!(has(&spec, r#"cluster-slot-migration-log-max-len "50""#), log, "{tag}");
     }
 }
 
@@ -45,8 +96,11 @@ fn what_is_kept_on_disk_follows_the_spec() {
 #[test]
 fn a_users_word_replaces_ours_and_each_name_appears_once() {
     let spec = "{config: {cluster-node-timeout: '15000', maxclients: '100'}}";
-    let names: Vec<_> =
-        lines(spec).iter().skip(1).filter_map(|line| line.split(' ').next().map(ToOwned::to_owned)).collect();
+    let names: Vec<_> = lines(spec)
+        .iter()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(' ').next().map(ToOwned::to_owned))
+        .collect();
     let mut unique = names.clone();
     unique.sort();
     unique.dedup();

@@ -1,6 +1,8 @@
 //! What a spec comes to: the user's word where there is one, else the built-in default.
 
-use super::{Aof, AppendFsync, Auth, Persistence, Rdb, Replication, Retain, SecretKey, ValkeyClusterSpec, ValkeyImage};
+use super::{
+    Aof, AppendFsync, Auth, Persistence, Rdb, Replication, Retain, SecretKey, Upgrade, ValkeyClusterSpec, ValkeyImage,
+};
 
 pub const VALKEY_IMAGE: &str = "docker.io/valkey/valkey";
 pub const VALKEY_TAG: &str = "9.1.2";
@@ -35,6 +37,10 @@ impl ValkeyClusterSpec {
         self.max_memory.as_deref().unwrap_or("auto")
     }
 
+    pub fn upgrade(&self) -> Upgrade {
+        self.upgrade.clone().unwrap_or_default()
+    }
+
     pub fn valkey_image(&self) -> ValkeyImage {
         self.valkey_image.clone().unwrap_or_default()
     }
@@ -59,6 +65,16 @@ impl ValkeyImage {
 
     pub fn tag(&self) -> &str {
         self.tag.as_deref().unwrap_or(VALKEY_TAG)
+    }
+}
+
+impl Upgrade {
+    pub fn validation_timeout_seconds(&self) -> i32 {
+        self.validation_timeout_seconds.unwrap_or(300)
+    }
+
+    pub fn rolls_back(&self) -> bool {
+        self.auto_rollback.unwrap_or(true)
     }
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use parts::{
     Aof, AppendFsync, Auth, Persistence, PullPolicy, PullSecret, Rdb, ReadService, Replication, Retain, SecretKey,
-    SidecarImage, Tls, ValkeyImage,
+    SidecarImage, Tls, Upgrade, ValkeyImage,
 };
 pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Operation, Phase, TlsStatus};
 
@@ -33,6 +33,11 @@ pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Opera
     category = "valkey",
     namespaced,
     status = "ClusterStatus",
+    scale(
+        spec_replicas_path = ".spec.masterCount",
+        status_replicas_path = ".status.masters",
+        label_selector_path = ".status.selector"
+    ),
     derive = "PartialEq",
     derive = "Default",
     doc = "A sharded Valkey cluster. `spec: {}` gives a working, secure one.",
@@ -63,12 +68,6 @@ pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Opera
         "spec.masterCount must be at least 3: fewer primaries cannot agree on a failover; set 3 or more, or 1 together with \
          allowUnsafeTopology: true"
     ).field_path(".masterCount"),
-    validation = Rule::new("self.?masterCount.orValue(3) == oldSelf.?masterCount.orValue(3)").message(
-        "spec.masterCount cannot change yet: scaling comes with a later release; create a new cluster of the wanted size"
-    ).field_path(".masterCount"),
-    validation = Rule::new("self.?replicasPerMaster.orValue(1) == oldSelf.?replicasPerMaster.orValue(1)").message(
-        "spec.replicasPerMaster cannot change yet: scaling comes with a later release; create a new cluster of the wanted size"
-    ).field_path(".replicasPerMaster"),
     validation = Rule::new("self.?replication.?minReplicasToWrite.orValue(0) <= self.?replicasPerMaster.orValue(1)").message(
         "spec.replication.minReplicasToWrite is larger than replicasPerMaster, so every write would be refused; lower it or \
          add replicas"
@@ -150,14 +149,16 @@ pub struct ValkeyClusterSpec {
     ))]
     pub max_memory: Option<String>,
 
-    /// Parameters of valkey.conf by name. What the operator owns is refused, with the reason.
+    /// Parameters of valkey.conf by name. What the operator owns is refused, with the reason. Running servers get those that they
+    /// take, one as a trial and then all; if one refuses them all keep what they had. The others restart pods, one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.size() <= 200").message(
         "spec.config has more than 200 entries, which is nearly every parameter there is; leave out those at their default"
     ))]
     pub config: Option<BTreeMap<String, String>>,
 
-    /// CPU and memory of the Valkey container.
+    /// CPU and memory of the Valkey container. Other amounts are given to running pods where Kubernetes can; a request or limit
+    /// that comes or goes restarts pods, one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
@@ -209,6 +210,10 @@ pub struct ValkeyClusterSpec {
     /// A Service that reaches replicas only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_service: Option<ReadService>,
+
+    /// How a `ValkeyUpgrade` of this cluster is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
 
     /// The operator looks but does not touch. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -213,6 +213,23 @@ pub struct Replication {
     pub min_replicas_max_lag: Option<i32>,
 }
 
+/// How a `ValkeyUpgrade` of this cluster is judged.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Upgrade {
+    /// How long an upgrade may go on without one more node that runs the new version and is healthy. A node must load and copy
+    /// its data in this time. Default: 300.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 86400").message(
+        "spec.upgrade.validationTimeoutSeconds must be 1 to 86400: it is the time in which one node must be updated; leave it out \
+         for 300"
+    ))]
+    pub validation_timeout_seconds: Option<i32>,
+    /// Whether the former version comes back by itself when that time is over. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_rollback: Option<bool>,
+}
+
 /// A Service that reaches replicas only.
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]

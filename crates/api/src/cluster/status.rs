@@ -21,6 +21,9 @@ pub struct ClusterStatus {
     /// Replicas that follow a primary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Selects the pods, for autoscalers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
     /// Nodes that are ready for clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_nodes: Option<i32>,
@@ -66,6 +69,10 @@ pub enum Phase {
     Creating,
     /// All is as it should be.
     Running,
+    /// Slots move between shards, or members come and go; it serves meanwhile.
+    Scaling,
+    /// Pods are made anew, one after the other, or a shard gets another primary; it serves meanwhile.
+    Updating,
     /// It works, but something is missing.
     Degraded,
     /// It cannot go on without a human: see `lastFailure`.
@@ -82,6 +89,8 @@ impl Phase {
             Self::Pending => "Pending",
             Self::Creating => "Creating",
             Self::Running => "Running",
+            Self::Scaling => "Scaling",
+            Self::Updating => "Updating",
             Self::Degraded => "Degraded",
             Self::Failed => "Failed",
             Self::Paused => "Paused",

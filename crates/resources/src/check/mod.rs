@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use secrecy::SecretString;
 use valkey_api::cluster::{Aof, Auth, Persistence, Rdb, Replication, ValkeyClusterSpec, ValkeyImage};
-use valkey_api::{ChildNames, ValkeyCluster};
-use valkey_model::Version;
+use valkey_api::{ChildNames, ValkeyCluster, labels};
+use valkey_model::{Member, Version};
 
 use crate::amount::Bytes;
 use crate::checked::{Access, AppendOnly, CheckedCluster, Encryption, Image, Pods, ReadAccess, Replicating, Storage};
@@ -52,6 +52,7 @@ pub fn check(cluster: &ValkeyCluster, references: &References) -> Result<Checked
     let masters = findings.count("spec.masterCount", spec.master_count(), 1, 500);
     let replicas_per_master = findings.count("spec.replicasPerMaster", spec.replicas_per_master(), 0, 5);
     topology(spec, &mut findings);
+    switchover(cluster, &mut findings);
     let series = series(&spec.valkey_image(), &mut findings);
     let checked = CheckedCluster {
         names: ChildNames::new(cluster.name_any()),
@@ -72,6 +73,20 @@ pub fn check(cluster: &ValkeyCluster, references: &References) -> Result<Checked
     };
     let Findings { errors, warnings } = findings;
     if errors.is_empty() { Ok(CheckedCluster { warnings, ..checked }) } else { Err(SpecErrors(errors)) }
+}
+
+/// A wish about who leads is no part of the spec, but a wrong one must be told as well.
+fn switchover(cluster: &ValkeyCluster, findings: &mut Findings) {
+    let Some(wish) = cluster.annotations().get(labels::SWITCHOVER) else { return };
+    let name = cluster.name_any();
+    if Member::of_pod(&name, wish.trim().trim_start_matches('!')).is_err() {
+        let field = format!("metadata.annotations[{}]", labels::SWITCHOVER);
+        let message = format!(
+            "{wish} names no pod of this cluster, so nothing is switched over: name one such as {name}-0-1, which shall lead \
+             its shard, or !{name}-0-0, which shall not"
+        );
+        findings.odd(field, message);
+    }
 }
 
 /// What was noticed on the way.

@@ -9,6 +9,8 @@ mod scheduling;
 mod service;
 mod stateful_set;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -19,8 +21,11 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use valkey_api::ValkeyCluster;
 use valkey_api::labels::{self, Component};
+use valkey_model::{Settings, ShardIndex};
 
-pub use self::pod::{SIDECAR_CONTAINER, VALKEY_CONTAINER};
+pub use self::config_map::VALKEY_CONF;
+pub(crate) use self::pod::RESIZABLE;
+pub use self::pod::{DATA_VOLUME, SIDECAR_CONTAINER, VALKEY_CONTAINER};
 use crate::checked::{CheckedCluster, ReadAccess};
 use crate::hash::fingerprint;
 
@@ -79,10 +84,19 @@ pub struct Children {
 }
 
 impl Children {
-    pub fn build(cluster: &CheckedCluster, owner: &Owner, wiring: &Wiring) -> Result<Self, BuildError> {
-        let stateful_sets = cluster.shards().map(|shard| stateful_set::shard(cluster, owner, wiring, shard));
+    /// `workloads` says how many members each shard has at present: shards and replicas come and go one after the other.
+    /// `live` are the settings that pods start with, of those that a running server takes: what every server took last.
+    pub fn build(
+        cluster: &CheckedCluster,
+        owner: &Owner,
+        wiring: &Wiring,
+        workloads: &BTreeMap<ShardIndex, u16>,
+        live: &Settings,
+    ) -> Result<Self, BuildError> {
+        let stateful_sets =
+            workloads.iter().map(|(shard, members)| stateful_set::shard(cluster, owner, wiring, *shard, *members));
         Ok(Self {
-            config_map: config_map::config(cluster, owner),
+            config_map: config_map::config(cluster, owner, live),
             nodes_service: service::nodes(cluster, owner),
             client_service: service::client(cluster, owner),
             read_service: match cluster.read_service {
@@ -90,7 +104,7 @@ impl Children {
                 ReadAccess::None => None,
             },
             network_policy: network_policy::ingress(cluster, owner, wiring),
-            pod_disruption_budget: pod_disruption_budget::one_at_a_time(cluster, owner),
+            pod_disruption_budget: pod_disruption_budget::closed(cluster, owner),
             stateful_sets: stateful_sets.collect::<Result<_, _>>()?,
         })
     }
@@ -119,6 +133,11 @@ impl Children {
     }
 }
 
+/// The mark that an up-to-date pod of this shard has in its annotation [`labels::TEMPLATE`].
+pub fn template_mark(cluster: &CheckedCluster, wiring: &Wiring, shard: ShardIndex) -> Result<String, BuildError> {
+    pod::template_hash(cluster, &pod::spec(cluster, wiring, shard))
+}
+
 /// An object ready to be applied, stamped with a fingerprint of itself by which drift is seen.
 pub fn object<K: Resource + Serialize>(mut child: K) -> Result<DynamicObject, BuildError> {
     let fingerprint = fingerprint(&child)?;
@@ -141,4 +160,4 @@ pub fn child_meta(owner: &Owner, name: String, component: Component) -> ObjectMe
 
 #[cfg(test)]
 #[path = "tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -25,6 +25,10 @@ pub const SIDECAR_CONTAINER: &str = "sidecar";
 
 pub const DATA_VOLUME: &str = "data";
 
+/// What Kubernetes can give more or less of to a running container. It cannot add or take away a request or limit, and by
+/// default (`resizePolicy`) it does not restart the container for it.
+pub const RESIZABLE: [&str; 2] = ["cpu", "memory"];
+
 /// The user and group of the official image. Its files are owned so, and those of a volume by way of the group.
 const VALKEY_USER: i64 = 999;
 /// Enough for a handover and a last save; the launcher divides it up.
@@ -59,8 +63,9 @@ pub fn spec(cluster: &CheckedCluster, wiring: &Wiring, shard: ShardIndex) -> Pod
 
 /// A fingerprint of what a pod must be restarted for.
 ///
-/// Not in it: labels and annotations, which can change on a running pod; parameters that a running server takes; and the
-/// sidecar's image as long as it is the operator's own, so that a new operator restarts nobody's cluster.
+/// Not in it: labels and annotations, which can change on a running pod; how much CPU and memory the server gets, which can
+/// too; parameters that a running server takes; and the sidecar's image as long as it is the operator's own, so that a new
+/// operator restarts nobody's cluster.
 pub fn template_hash(cluster: &CheckedCluster, spec: &PodSpec) -> Result<String, BuildError> {
     #[derive(Serialize)]
     struct Restart {
@@ -71,6 +76,13 @@ pub fn template_hash(cluster: &CheckedCluster, spec: &PodSpec) -> Result<String,
     let sidecars_own_image = cluster.sidecar.name.is_none() && cluster.sidecar.tag.is_none();
     for container in pod.init_containers.iter_mut().flatten().filter(|_| sidecars_own_image) {
         container.image = None;
+    }
+    let resources = pod.containers.iter_mut().filter_map(|container| container.resources.as_mut());
+    for resources in resources {
+        let amounts = resources.requests.iter_mut().chain(&mut resources.limits).flatten();
+        for (_, amount) in amounts.filter(|(name, _)| RESIZABLE.contains(&name.as_str())) {
+            *amount = Quantity::default(); // that there is one counts, not which
+        }
     }
     Ok(fingerprint(&Restart { pod, config: restart_settings(cluster) })?)
 }

@@ -14,20 +14,23 @@ use valkey_model::ShardIndex;
 
 use super::{BuildError, Owner, Wiring, child_meta, pod};
 use crate::checked::{CheckedCluster, Storage};
+use crate::relabel;
 
 pub fn shard(
     cluster: &CheckedCluster,
     owner: &Owner,
     wiring: &Wiring,
     shard: ShardIndex,
+    members: u16,
 ) -> Result<StatefulSet, BuildError> {
     let selector = labels::of_shard(cluster.names.cluster(), shard);
     let mut metadata = child_meta(owner, cluster.names.stateful_set(shard), Component::Node);
     metadata.labels.get_or_insert_default().extend(selector.clone());
+    metadata.annotations.get_or_insert_default().insert(labels::MEMBERS.into(), members.to_string());
     Ok(StatefulSet {
         metadata,
         spec: Some(StatefulSetSpec {
-            replicas: Some(i32::from(cluster.replicas_per_master) + 1),
+            replicas: Some(members.into()),
             service_name: Some(cluster.names.nodes_service()),
             selector: LabelSelector { match_labels: Some(selector), ..Default::default() },
             template: template(cluster, wiring, shard)?,
@@ -50,6 +53,7 @@ fn template(cluster: &CheckedCluster, wiring: &Wiring, shard: ShardIndex) -> Res
     labels.extend(labels::common(cluster.names.cluster(), Component::Node));
     labels.extend(labels::of_shard(cluster.names.cluster(), shard));
     let mut annotations = cluster.pods.annotations.clone();
+    annotations.extend(relabel::keys(cluster).map(|keys| (labels::SPEC_KEYS.into(), keys)));
     annotations.insert(labels::TEMPLATE.into(), pod::template_hash(cluster, &spec)?);
     let metadata = ObjectMeta { labels: Some(labels), annotations: Some(annotations), ..Default::default() };
     Ok(PodTemplateSpec { metadata: Some(metadata), spec: Some(spec) })

@@ -3,12 +3,19 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::test_support::{checked, checked_with_password, owner, wiring};
+use crate::valkey_conf::{carried_over, live_settings};
 
 /// Every field that a user can set, set.
 const EVERYTHING: &str = include_str!("../../tests/everything.yaml");
 
-fn build(spec: &str) -> Children {
-    Children::build(&checked(spec), &owner(), &wiring()).unwrap()
+/// As many members as the spec asks for.
+fn workloads(cluster: &CheckedCluster) -> BTreeMap<ShardIndex, u16> {
+    cluster.shards().map(|shard| (shard, cluster.replicas_per_master + 1)).collect()
+}
+
+pub fn build(spec: &str) -> Children {
+    let cluster = checked(spec);
+    Children::build(&cluster, &owner(), &wiring(), &workloads(&cluster), &live_settings(&cluster)).unwrap()
 }
 
 /// The children as one YAML text.
@@ -45,7 +52,8 @@ fn an_empty_spec_becomes_these_objects() {
 #[test]
 fn a_spec_with_everything_becomes_these_objects() {
     let cluster = checked_with_password(EVERYTHING, "secret");
-    let children = Children::build(&cluster, &owner(), &wiring()).unwrap();
+    let children =
+        Children::build(&cluster, &owner(), &wiring(), &workloads(&cluster), &live_settings(&cluster)).unwrap();
     assert_expected("everything.yaml", &yaml(children));
 }
 
@@ -53,6 +61,33 @@ fn a_spec_with_everything_becomes_these_objects() {
 fn nobodys_pods_are_restarted_by_accident() {
     // If this fails you have changed what every pod of every cluster looks like: a new operator would restart them all.
     assert_eq!(template_hash("{}"), "6dbd80f617366657");
+    let cluster = checked_with_password(EVERYTHING, "secret");
+    assert_eq!(template_mark(&cluster, &wiring(), ShardIndex(0)).unwrap(), "4de3431f952a47a9");
+}
+
+#[test]
+fn how_much_a_pod_gets_needs_no_restart_but_that_it_gets_some_does() {
+    let limits = |limits: &str| template_hash(&format!("{{resources: {{limits: {{{limits}}}}}}}"));
+    assert_eq!(limits("memory: 1Gi"), limits("memory: 2Gi"));
+    assert_eq!(limits("cpu: 1, memory: 1Gi"), limits("cpu: 500m, memory: 2Gi"));
+    assert_ne!(limits("memory: 1Gi"), limits("memory: 1Gi, cpu: 1"));
+    assert_ne!(limits("memory: 1Gi, ephemeral-storage: 1Gi"), limits("memory: 1Gi, ephemeral-storage: 2Gi"));
+    assert_ne!(template_hash("{resources: {requests: {memory: 1Gi}}}"), limits("memory: 1Gi"));
+}
+
+#[test]
+fn pods_start_with_what_they_are_told_to_and_not_with_what_is_wanted() {
+    let (before, after) = (checked("{}"), checked("{config: {maxclients: '99999999', databases: '4'}}"));
+    let good = live_settings(&before);
+    let build = |live| Children::build(&after, &owner(), &wiring(), &workloads(&after), live).unwrap();
+    let conf = |children: &Children| children.config_map.data.as_ref().unwrap()[VALKEY_CONF].clone();
+    let kept = build(&good);
+    assert!(!conf(&kept).contains("maxclients") && conf(&kept).contains("databases \"4\""));
+    assert_eq!(Settings::of_conf(&conf(&kept)), Some(good.clone()));
+    let taken = build(&live_settings(&after));
+    assert!(conf(&taken).contains("maxclients \"99999999\""));
+    assert_eq!(template_of(&kept), template_of(&taken));
+    assert_eq!(carried_over(&after, &good), good);
 }
 
 #[test]
@@ -71,7 +106,10 @@ fn what_needs_no_restart_does_not_change_the_template_hash() {
         assert_eq!(template_hash(spec), before, "{spec}");
     }
     let newer = Wiring { sidecar_image: "registry.example:5000/valkey-sidecar:0.2.0".into(), ..wiring() };
-    assert_eq!(template_of(&Children::build(&checked("{}"), &owner(), &newer).unwrap()), before);
+    let cluster = checked("{}");
+    let children = Children::build(&cluster, &owner(), &newer, &workloads(&cluster), &live_settings(&cluster)).unwrap();
+    assert_eq!(template_of(&children), before);
+    assert_eq!(template_mark(&cluster, &newer, ShardIndex(0)).unwrap(), before);
 }
 
 #[test]
