@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
+use kube::ResourceExt;
 use kube::runtime::events::Recorder;
 use valkey_api::ClusterStatus;
 use valkey_api::topology::Topology;
@@ -14,6 +16,7 @@ use valkey_rpc::{Dialer, SidecarClient};
 
 use crate::children::Editions;
 use crate::controllers::cluster::material::Material;
+use crate::controllers::cluster::settings::Kept;
 use crate::guarded_client::CrashPoint;
 use crate::stores::Stores;
 
@@ -63,9 +66,35 @@ pub struct Memory {
     /// Open only while there is something to orchestrate.
     pub channels: BTreeMap<Member, (std::net::IpAddr, SidecarClient)>,
     pub headless_since: BTreeMap<ShardIndex, Instant>,
+    pub unsynced_since: BTreeMap<Member, Instant>,
+    pub emptied_since: BTreeMap<ShardIndex, Instant>,
+    /// Pods that we have deleted, by uid, as long as the watch still shows them as they were.
+    pub deleted: BTreeMap<Member, String>,
+    /// Pods that we have marked as evictable, by uid.
+    pub let_go: BTreeMap<Member, String>,
+    /// Pods that have been ready, by uid.
+    pub was_ready: BTreeMap<Member, String>,
+    /// Pods that Kubernetes would not resize, by uid, and why.
+    pub unresizable: BTreeMap<Member, (String, String)>,
+    /// Pods whose names have been seen to lead to them, by uid.
+    pub found: BTreeMap<Member, String>,
     /// What was written last, so that the same is not written again while the watch is behind.
     pub written: Option<ClusterStatus>,
+    pub written_at: Option<Instant>,
     pub topology: Option<Topology>,
+    pub settings: Kept,
+}
+
+impl Memory {
+    /// Forgets what was done to pods that are gone or have a successor.
+    pub fn retain_marks(&mut self, pods: &BTreeMap<Member, Arc<Pod>>) {
+        let is_there =
+            |member: &Member, uid: &String| pods.get(member).is_some_and(|pod| pod.uid().as_ref() == Some(uid));
+        for marks in [&mut self.deleted, &mut self.let_go, &mut self.found, &mut self.was_ready] {
+            marks.retain(|member, uid| is_there(member, uid));
+        }
+        self.unresizable.retain(|member, (uid, _)| is_there(member, uid));
+    }
 }
 
 impl Context {

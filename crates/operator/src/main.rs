@@ -11,6 +11,7 @@ mod reports;
 mod stores;
 mod sweep;
 mod trust;
+mod webhook;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,10 +32,11 @@ use valkey_rpc::{Credentials, Dialer, Refusals, Reloadable, ServerTls, serve_rep
 use valkey_runtime::process::{Options, Process};
 
 use crate::context::{Context, Settings};
-use crate::controllers::cluster;
+use crate::controllers::{cluster, upgrade};
 use crate::guarded_client::{CrashPoint, Tally};
 use crate::leadership::Candidate;
 use crate::stores::{Scope, Wake};
+use crate::webhook::WebhookTls;
 
 /// Runs Valkey clusters on Kubernetes
 #[derive(Debug, Parser)]
@@ -60,6 +62,9 @@ struct Args {
     /// Where sidecars send their reports to this replica
     #[arg(long, default_value = "0.0.0.0:8443")]
     reports_addr: SocketAddr,
+    /// Where the API server asks this replica about evictions
+    #[arg(long, default_value = "0.0.0.0:9443")]
+    webhook_addr: SocketAddr,
     /// Where sidecars find the leader; made from --namespace if absent
     #[arg(long)]
     report_url: Option<String>,
@@ -137,6 +142,11 @@ async fn lead(args: &Args, plain: &Client, client: Client, crash: CrashPoint, re
     let listener = TcpListener::bind(args.reports_addr)
         .await
         .with_context(|| format!("cannot listen at {}", args.reports_addr))?;
+    let questions = TcpListener::bind(args.webhook_addr)
+        .await
+        .with_context(|| format!("cannot listen at {}", args.webhook_addr))?;
+    let webhook_tls = WebhookTls::new(webhook::certificate(&root, &args.namespace)?);
+    webhook::announce(&client, &format!("valkey-operator-{}", args.namespace), &root).await;
     let (desk, mut woken) = reports::desk(args.trust_domain.clone());
     let tls = ServerTls::new(credentials.clone(), reports::admits_pods(args.trust_domain.clone())).counting(refusals);
 
@@ -178,9 +188,14 @@ async fn lead(args: &Args, plain: &Client, client: Client, crash: CrashPoint, re
                 Ok(new) => credentials.replace(new),
                 Err(error) => tracing::error!(%error, "the operator's own certificate cannot be renewed"),
             }
+            match webhook::certificate(&root, &args.namespace) {
+                Ok(new) => webhook_tls.replace(new),
+                Err(error) => tracing::error!(%error, "the webhook's certificate cannot be renewed"),
+            }
         }
     };
-    tokio::join!(serve_reports(&listener, &tls, desk), deliver, renew, join_all(controllers));
+    let answering = webhook::serve(&questions, &webhook_tls, client.clone());
+    tokio::join!(serve_reports(&listener, &tls, desk), answering, deliver, renew, join_all(controllers));
     bail!("the watches ended")
 }
 
@@ -210,7 +225,8 @@ async fn control(args: &Args, scope: Scope, world: World, wakes: tokio::sync::mp
             .clone()
             .unwrap_or_else(|| format!("https://valkey-operator-reports.{}.svc:8443", args.namespace)),
     };
-    let (stores, child_wakes) = stores::watch(&client, &scope);
+    let (upgrades, upgrade_events, upgrade_wakes) = upgrade::watch(&client, &scope);
+    let (stores, child_wakes) = stores::watch(&client, &scope, upgrades.clone());
     let (clusters, events) = stores::clusters(&client, &scope);
     let context = Arc::new(Context::new(client, stores, settings, root, dialer, recorder, crash));
     let sidecar_wakes = futures::stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)));
@@ -218,11 +234,19 @@ async fn control(args: &Args, scope: Scope, world: World, wakes: tokio::sync::mp
     let passes = Controller::for_stream(events, clusters)
         .reconcile_on(child_wakes)
         .reconcile_on(sidecar_wakes)
-        .run(cluster::reconcile, cluster::after_failure, context)
+        .reconcile_on(upgrade_wakes)
+        .run(cluster::reconcile, cluster::after_failure, Arc::clone(&context))
         .for_each(async |outcome| {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a pass ended with an error");
             }
         });
-    tokio::join!(passes, sweeping);
+    let upgrading = Controller::for_stream(upgrade_events, upgrades)
+        .run(upgrade::reconcile, upgrade::after_failure, context)
+        .for_each(async |outcome| {
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "a look at an upgrade ended with an error");
+            }
+        });
+    tokio::join!(passes, upgrading, sweeping);
 }

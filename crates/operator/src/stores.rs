@@ -3,13 +3,17 @@
 //! Only what decisions need is kept: of children their metadata, of pods where and how they run, of nodes their labels. Each
 //! change of a child or pod wakes the pass of the cluster that it belongs to.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use futures::stream::{BoxStream, SelectAll};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, Node, NodeSpec, Pod, PodSpec, Secret, Service, Taint, Toleration,
+};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ObjectMeta, PartialObjectMeta};
@@ -17,10 +21,12 @@ use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::predicates;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Config, DefaultBackoff};
-use kube::runtime::{PredicateConfig, WatchStreamExt, reflector, watcher};
+use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use valkey_api::{ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyCluster, ValkeyClusterStatus, labels};
+
+use crate::controllers::upgrade;
 
 /// Where the operator looks: everywhere, or in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +108,8 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + Clone + 'static> Shelf for Ty
 /// All that is watched within one scope.
 pub struct Stores {
     pub pods: Store<Pod>,
-    pub nodes: Store<PartialObjectMeta<Node>>,
+    pub nodes: Store<Node>,
+    pub upgrades: Store<upgrade::Watched>,
     shelves: Vec<Box<dyn Shelf>>,
 }
 
@@ -132,17 +139,42 @@ impl Stores {
         })
     }
 
+    /// Whether a Kubernetes node is to be emptied of pods that tolerate no more than this.
+    pub fn is_closed(&self, node: &str, tolerations: &[Toleration]) -> bool {
+        let Some(node) = self.nodes.get(&ObjectRef::new(node)) else { return false };
+        let Some(spec) = node.spec.as_ref() else { return false };
+        let mut taints = spec.taints.iter().flatten();
+        spec.unschedulable == Some(true) || taints.any(|taint| is_a_wish(taint) && !tolerated(taint, tolerations))
+    }
+
     /// The zone that a Kubernetes node is in.
     pub fn zone_of(&self, node: &str) -> Option<String> {
         self.nodes.get(&ObjectRef::new(node))?.labels().get("topology.kubernetes.io/zone").cloned()
     }
 }
 
+/// Whether somebody wants the node empty. What Kubernetes itself says about an ill node is no wish.
+fn is_a_wish(taint: &Taint) -> bool {
+    matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !taint.key.starts_with("node.kubernetes.io/")
+}
+
+fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    tolerations.iter().any(|toleration| {
+        let key = toleration.key.as_deref().unwrap_or_default();
+        let exists = toleration.operator.as_deref() == Some("Exists");
+        let same_key = key == taint.key || (key.is_empty() && exists);
+        let same_value =
+            exists || toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
+        let effect = toleration.effect.as_deref().unwrap_or_default();
+        same_key && same_value && (effect.is_empty() || effect == taint.effect)
+    })
+}
+
 /// The watches that fill the stores, as one stream of clusters to look at.
 pub type Wakes = BoxStream<'static, Wake>;
 
 /// Starts all watches of a scope. The stores fill as the stream is polled.
-pub fn watch(client: &Client, scope: &Scope) -> (Stores, Wakes) {
+pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>) -> (Stores, Wakes) {
     let mut wakes = SelectAll::new();
     let selected = Config::default().labels(&format!("{}={}", labels::MANAGED_BY, labels::OPERATOR));
     let mut shelves: Vec<Box<dyn Shelf>> = Vec::new();
@@ -165,14 +197,14 @@ pub fn watch(client: &Client, scope: &Scope) -> (Stores, Wakes) {
     wakes.push(waking(pod_events));
 
     let (nodes, writer) = reflector::store();
-    let node_events = watcher(Api::<PartialObjectMeta<Node>>::all(client.clone()), Config::default())
+    let node_events = watcher(Api::<Node>::all(client.clone()), Config::default())
         .backoff(DefaultBackoff::default())
-        .modify(|node| trim(&mut node.metadata))
+        .modify(trim_node)
         .reflect(writer)
-        .touched_objects();
-    // A node that comes or goes wakes nobody: its pods do.
-    wakes.push(node_events.filter_map(async |_| None).boxed());
-    (Stores { pods, nodes, shelves }, wakes.boxed())
+        .touched_objects()
+        .predicate_filter(barriers, PredicateConfig::default());
+    wakes.push(wake_those_on(node_events, pods.clone()));
+    (Stores { pods, nodes, upgrades, shelves }, wakes.boxed())
 }
 
 fn short_name<K: Resource<DynamicType = ()>>() -> &'static str {
@@ -218,16 +250,63 @@ fn trim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
 }
 
-/// Of a pod's spec only its node is of interest, of its status all but the history.
+/// Of a pod's spec only its node, and images and sizes of its containers are of interest, of its status all but the history.
 fn trim_pod(pod: &mut Pod) {
     trim(&mut pod.metadata);
     if let Some(spec) = &mut pod.spec {
         let node_name = spec.node_name.take();
-        *spec = k8s_openapi::api::core::v1::PodSpec { node_name, ..Default::default() };
+        let trimmed =
+            |Container { name, image, resources, .. }| Container { name, image, resources, ..Default::default() };
+        let containers = std::mem::take(&mut spec.containers).into_iter().map(trimmed).collect();
+        let init_containers = spec.init_containers.take().map(|all| all.into_iter().map(trimmed).collect());
+        *spec = PodSpec { node_name, containers, init_containers, ..Default::default() };
     }
 }
 
-/// The clusters themselves. Only a change of the spec, or a deletion, counts: status is what we write ourselves.
+/// What keeps new pods from a node, as a number that changes with it.
+fn barriers(node: &Node) -> Option<u64> {
+    let spec = node.spec.as_ref()?;
+    let mut hasher = DefaultHasher::new();
+    spec.unschedulable.hash(&mut hasher);
+    for Taint { key, value, effect, .. } in spec.taints.iter().flatten() {
+        (key, value, effect).hash(&mut hasher);
+    }
+    Some(hasher.finish())
+}
+
+/// The clusters that have a pod on a node that is to be emptied, or is not any more.
+fn wake_those_on(
+    nodes: impl Stream<Item = watcher::Result<Node>> + Send + 'static,
+    pods: Store<Pod>,
+) -> BoxStream<'static, Wake> {
+    let on = move |node: watcher::Result<Node>| {
+        let Ok(node) = node.inspect_err(|error| tracing::warn!(%error, "the watch of nodes failed; it starts again"))
+        else {
+            return Vec::new();
+        };
+        let name = node.name_any();
+        let here =
+            pods.state_filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_ref() == Some(&name)));
+        let clusters =
+            here.iter().filter_map(|pod| Some((pod.namespace()?, pod.labels().get(labels::CLUSTER)?.clone())));
+        let clusters: BTreeSet<(String, String)> = clusters.collect();
+        clusters.into_iter().map(|(namespace, name)| ObjectRef::new(&name).within(&namespace)).collect()
+    };
+    nodes.flat_map(move |node| futures::stream::iter(on(node))).boxed()
+}
+
+/// Of a node its labels and what keeps pods away from it.
+fn trim_node(node: &mut Node) {
+    trim(&mut node.metadata);
+    node.metadata.annotations = None;
+    node.status = None;
+    if let Some(spec) = &mut node.spec {
+        let (unschedulable, taints) = (spec.unschedulable, spec.taints.take());
+        *spec = NodeSpec { unschedulable, taints, ..NodeSpec::default() };
+    }
+}
+
+/// The clusters themselves. Only a change of the spec or of annotations, or a deletion, counts: status is what we write.
 pub fn clusters(
     client: &Client,
     scope: &Scope,
@@ -238,6 +317,34 @@ pub fn clusters(
         .modify(|cluster| trim(cluster.meta_mut()))
         .reflect(writer)
         .applied_objects()
-        .predicate_filter(predicates::generation, PredicateConfig::default());
+        .predicate_filter(predicates::generation.combine(predicates::annotations), PredicateConfig::default());
     (store, events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taint(key: &str, value: &str) -> Taint {
+        Taint { key: key.into(), value: Some(value.into()), effect: "NoSchedule".into(), time_added: None }
+    }
+
+    #[test]
+    fn a_taint_that_the_pods_tolerate_is_no_wish_to_see_them_go() {
+        let toleration = |json| serde_json::from_value::<Toleration>(json).unwrap();
+        let dedicated = taint("dedicated", "valkey");
+        assert!(!tolerated(&dedicated, &[]));
+        assert!(tolerated(&dedicated, &[toleration(serde_json::json!({"key": "dedicated", "value": "valkey"}))]));
+        assert!(tolerated(&dedicated, &[toleration(serde_json::json!({"key": "dedicated", "operator": "Exists"}))]));
+        assert!(tolerated(&dedicated, &[toleration(serde_json::json!({"operator": "Exists"}))]));
+        assert!(!tolerated(&dedicated, &[toleration(serde_json::json!({"key": "dedicated", "value": "other"}))]));
+        let other = serde_json::json!({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"});
+        assert!(!tolerated(&dedicated, &[toleration(other)]));
+    }
+
+    #[test]
+    fn an_ill_node_is_not_one_that_somebody_wants_empty() {
+        assert!(is_a_wish(&taint("maintenance", "")));
+        assert!(!is_a_wish(&taint("node.kubernetes.io/unreachable", "")));
+    }
 }

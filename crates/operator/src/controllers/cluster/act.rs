@@ -8,11 +8,11 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use valkey_api::labels;
-use valkey_model::{Action, Member, Sighting, Step};
-use valkey_planner::Plan;
+use valkey_model::{Action, Member, Step};
+use valkey_planner::{Plan, Replacement};
 use valkey_rpc::Outcome;
 
-use super::observe::{Seen, has_started, trouble};
+use super::observe::Seen;
 use crate::context::{Context, Memory};
 
 /// A step that was tried, and what came of it.
@@ -88,6 +88,14 @@ fn judged(steps: &[&Step], outcomes: &[Outcome]) -> Vec<Done> {
         .collect()
 }
 
+/// What cannot be changed any more need not be.
+pub fn ignoring_gone<T>(result: kube::Result<T>) -> kube::Result<()> {
+    match result {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop),
+    }
+}
+
 /// Shows each pod's live role in its label, which the read Service and people select by.
 pub async fn label_roles(context: &Context, namespace: &str, seen: &Seen) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
@@ -98,40 +106,54 @@ pub async fn label_roles(context: &Context, namespace: &str, seen: &Seen) -> kub
     });
     let patches = wrong.map(|(pod, role)| {
         let (pods, patch) = (&pods, Patch::Merge(json!({"metadata": {"labels": {labels::ROLE: role}}})));
-        async move {
-            match pods.patch(&pod, &PatchParams::default(), &patch).await {
-                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-                other => other.map(drop),
-            }
-        }
+        async move { ignoring_gone(pods.patch(&pod, &PatchParams::default(), &patch).await) }
     });
     join_all(patches).await.into_iter().collect()
 }
 
-/// Pods that were made from an older template and never got as far as running a server: they would wait for ever for what the
-/// new template has put right. Nothing runs in them, so nothing is lost with them.
-pub fn outdated(seen: &Seen, templates: &BTreeMap<Member, String>) -> Vec<Member> {
-    let old = |(member, pod): (&Member, &std::sync::Arc<Pod>)| {
-        let wanted = templates.get(member)?;
-        // A node tells late that it cannot get an image, so a pod that runs nothing yet counts as well.
-        let idle = !has_started(pod) || trouble(pod).is_some();
-        let stuck = *seen.topology.sighting(*member) == Sighting::Starting && idle;
-        let other = pod.annotations().get(labels::TEMPLATE) != Some(wanted);
-        (stuck && other && pod.metadata.deletion_timestamp.is_none()).then_some(*member)
-    };
-    seen.pods.iter().filter_map(old).collect()
-}
-
 /// Deletes exactly these pods, not their successors of the same name.
-pub async fn replace(context: &Context, namespace: &str, seen: &Seen, members: &[Member]) -> kube::Result<()> {
+pub async fn replace(
+    context: &Context,
+    memory: &mut Memory,
+    namespace: &str,
+    seen: &Seen,
+    plan: &Plan,
+) -> kube::Result<()> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-    for pod in members.iter().filter_map(|member| seen.pods.get(member)) {
+    let replaced = plan.replace.iter().filter_map(|replaced| Some((replaced, seen.pods.get(&replaced.member)?)));
+    for (Replacement { member, reason }, pod) in replaced {
+        tracing::info!(pod = pod.name_any(), reason, "the pod is replaced");
         let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match pods.delete(&pod.name_any(), &params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
             other => drop(other?),
         }
+        memory.deleted.extend(pod.uid().map(|uid| (*member, uid)));
+    }
+    Ok(())
+}
+
+/// Marks the pods that may be evicted now, and no others. The disruption budget covers all that are not marked.
+pub async fn mark_evictable(
+    context: &Context,
+    memory: &mut Memory,
+    namespace: &str,
+    seen: &Seen,
+    plan: &Plan,
+) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    for (member, pod) in &seen.pods {
+        let (is, should) = (seen.topology.evictable.contains(member), plan.let_go.contains(member));
+        if is == should {
+            continue;
+        }
+        let mark = should.then_some("true");
+        tracing::info!(pod = pod.name_any(), evictable = should, "whether the pod may be evicted has changed");
+        let patch = Patch::Merge(json!({"metadata": {"labels": {labels::EVICTABLE: mark}}}));
+        ignoring_gone(pods.patch(&pod.name_any(), &PatchParams::default(), &patch).await)?;
+        memory.let_go.remove(member);
+        memory.let_go.extend(pod.uid().filter(|_| should).map(|uid| (*member, uid)));
     }
     Ok(())
 }

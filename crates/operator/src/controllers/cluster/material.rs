@@ -3,7 +3,7 @@
 //! Read once per process and kept, so that a pass needs no look at a Secret; made only where nothing is there yet. What is
 //! kept here is applied like every other child, so a Secret that somebody changes or deletes comes back as it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
@@ -61,10 +61,10 @@ pub struct Material {
 }
 
 impl Material {
-    /// Whether it was made for a cluster of this shape.
-    pub fn fits(&self, checked: &CheckedCluster) -> bool {
-        let shards = checked.shards().all(|shard| self.certificates.contains_key(&shard));
-        shards
+    /// Whether it was made for these members, and for no others.
+    pub fn fits(&self, checked: &CheckedCluster, workloads: &BTreeMap<ShardIndex, u16>) -> bool {
+        let members: BTreeSet<Member> = self.facts.iter().map(|issued| issued.member).collect();
+        members == all_members(workloads).collect()
             && self.facts.iter().any(|issued| issued.purpose == Purpose::Tls) == (checked.encryption == Encryption::Tls)
     }
 }
@@ -87,18 +87,35 @@ pub struct Home<'a> {
     pub root: &'a Authority,
 }
 
+fn all_members(workloads: &BTreeMap<ShardIndex, u16>) -> impl Iterator<Item = Member> {
+    workloads.iter().flat_map(|(shard, members)| members_of(*shard, *members))
+}
+
+fn members_of(shard: ShardIndex, members: u16) -> impl Iterator<Item = Member> {
+    (0..members).map(move |ordinal| Member { shard, ordinal })
+}
+
 /// Reads what is there and makes what is missing or due.
-pub async fn gather(home: Home<'_>, checked: &CheckedCluster, now: Timestamp) -> Result<Material, Error> {
+pub async fn gather(
+    home: Home<'_>,
+    checked: &CheckedCluster,
+    workloads: &BTreeMap<ShardIndex, u16>,
+    now: Timestamp,
+) -> Result<Material, Error> {
     let names = &checked.names;
     let (passwords, mtls, tls) = tokio::try_join!(
         passwords(home, names),
         intermediate(home, names, Purpose::Mtls, now),
         intermediate(home, names, Purpose::Tls, now)
     )?;
-    let shards = try_join_all(checked.shards().map(|shard| {
-        let (mtls, tls) = (&mtls, &tls);
-        async move { Ok::<_, Error>((shard, shard_certificates(home, checked, shard, mtls, tls, now).await?)) }
-    }));
+    let shards =
+        try_join_all(workloads.iter().map(|(shard, members)| {
+            let (mtls, tls) = (&mtls, &tls);
+            let members = members_of(*shard, *members);
+            async move {
+                Ok::<_, Error>((*shard, shard_certificates(home, checked, *shard, members, mtls, tls, now).await?))
+            }
+        }));
     let mut certificates = BTreeMap::new();
     let mut all_facts = Vec::new();
     let mut renew_at = Timestamp::MAX;
@@ -198,13 +215,14 @@ async fn shard_certificates(
     home: Home<'_>,
     checked: &CheckedCluster,
     shard: ShardIndex,
+    members: impl Iterator<Item = Member>,
     mtls: &Intermediate,
     tls: &Intermediate,
     now: Timestamp,
 ) -> Result<Vec<IssuedCertificate>, Error> {
     let data = read(home.client, home.namespace, &checked.names.certs_secret(shard)).await?;
     let mut issued = Vec::new();
-    for member in checked.members(shard) {
+    for member in members {
         issued.push(certificate(home, &checked.names, member, Purpose::Mtls, mtls, &data, now)?);
         if checked.encryption == Encryption::Tls {
             issued.push(certificate(home, &checked.names, member, Purpose::Tls, tls, &data, now)?);

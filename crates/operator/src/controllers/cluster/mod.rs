@@ -2,34 +2,40 @@
 
 mod act;
 mod certificates;
+mod claims;
+mod living;
 pub mod material;
-mod observe;
+mod names;
+pub mod observe;
 mod references;
+pub mod settings;
 mod status;
 mod story;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
-use valkey_api::{ClusterStatus, Phase, ValkeyCluster, ValkeyClusterStatus, labels};
-use valkey_model::{Desired, Member, blemishes};
+use valkey_api::{ChildNames, ClusterStatus, Phase, ValkeyCluster, ValkeyClusterStatus};
+use valkey_model::{Desired, Member, Settings as ServerSettings, ShardIndex, WantedSettings, blemishes};
 use valkey_planner::{Plan, State, plan};
 use valkey_resources::{
-    BuildError, CheckedCluster, Children, Owner, Trust, Wiring, check, connection_secret, object, shard_certs_secret,
-    users_secret,
+    BuildError, CheckedCluster, Children, Fitting, Owner, Trust, Wiring, check, connection_secret, object,
+    shard_certs_secret, template_mark, users_secret,
 };
 
 use self::material::{Home, Material};
-use self::observe::{Seen, observe};
+use self::observe::{Seen, Wanted, observe};
 use self::status::{Attention, Picture};
 use crate::children;
 use crate::context::{Context, Memory};
+use crate::controllers::upgrade;
 use crate::stores::Watched;
 
 /// The safety net under all watches and reports.
@@ -40,6 +46,9 @@ const RETRY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How soon to look again for something that the spec refers to and that is missing.
 const REFERENCE_PATROL: Duration = Duration::from_secs(5);
+
+/// How often the progress of work is written.
+const BETWEEN_PROGRESS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -119,6 +128,13 @@ impl Subject {
     }
 }
 
+/// What a pass saw, and how well it fits what the spec asks for.
+struct Look {
+    seen: Seen,
+    settings: WantedSettings,
+    fittings: BTreeMap<Member, Fitting>,
+}
+
 struct Pass<'a> {
     context: &'a Context,
     cluster: &'a ValkeyCluster,
@@ -139,22 +155,33 @@ impl Pass<'_> {
         };
         let attention = if self.cluster.spec.is_paused() { Attention::Paused } else { Attention::Managed };
         let desired = desired(&checked);
-        let templates = match attention {
-            Attention::Managed => self.apply(memory, &checked).await?,
-            Attention::Paused => BTreeMap::new(),
-        };
-        let seen = observe(self.context, memory, &checked.names, &self.subject.namespace, desired).await;
+        let namespace = &self.subject.namespace;
+        let look = self.look(memory, &checked, desired).await?;
+        let Look { seen, settings, fittings } = &look;
         let plan = plan(desired, &seen.topology);
+        if attention == Attention::Managed {
+            claims::release(self.context, &checked.names, namespace, &seen.topology.workloads, &plan.workloads)
+                .await
+                .map_err(|source| Error::Kubernetes { what: "the volume of a leaving member cannot be deleted", source })?;
+            let live = settings::start_with(settings, desired, &seen.topology, &before);
+            self.apply(memory, &checked, &plan.workloads, &live).await?;
+            memory.settings.hold(live);
+        }
+        let complaint = settings::complaint(settings, &checked.names, &seen.topology);
         // A loss is said before it is given up: a crash in between must not hide it.
-        let loses = !plan.losses.is_empty() || status::is_blank_again(&before, desired, &seen);
+        let loses = !plan.losses.is_empty() || status::is_blank_again(&before, desired, seen);
         if loses {
-            self.report(memory, &before, &checked, desired, &seen, &plan, attention).await?;
+            self.report(memory, &before, &checked, desired, seen, &plan, complaint.as_deref(), attention).await?;
         }
         if attention == Attention::Managed {
-            self.act(memory, &seen, &plan, &templates).await?;
+            self.tell_of_living(&checked.names, &look, &plan).await;
+            self.act(memory, &checked.names, seen, &plan).await?;
+            living::follow(self.context, memory, &checked, namespace, seen, fittings)
+                .await
+                .map_err(|source| Error::Kubernetes { what: "a living pod cannot be changed", source })?;
         }
         if !loses {
-            self.report(memory, &before, &checked, desired, &seen, &plan, attention).await?;
+            self.report(memory, &before, &checked, desired, seen, &plan, complaint.as_deref(), attention).await?;
         }
         if plan.state == State::Healthy {
             memory.channels.clear();
@@ -162,17 +189,49 @@ impl Pass<'_> {
         Ok(look_again(&plan, memory))
     }
 
-    /// Everything that the cluster consists of, Secrets first: a pod that finds them missing waits for a minute.
-    async fn apply(&self, memory: &mut Memory, checked: &CheckedCluster) -> Result<BTreeMap<Member, String>, Error> {
-        let now = Timestamp::now();
-        let current =
-            memory.material.as_ref().is_some_and(|material| material.fits(checked) && now < material.renew_at);
-        if !current {
-            memory.material = Some(material::gather(self.home(), checked, now).await?);
+    /// Everything that decisions are made from.
+    async fn look(&self, memory: &mut Memory, checked: &CheckedCluster, desired: Desired) -> Result<Look, Error> {
+        let (names, namespace) = (&checked.names, &self.subject.namespace);
+        let templates = self.templates(checked)?;
+        let tolerations = checked.pods.tolerations.as_deref().unwrap_or_default();
+        let wanted = Wanted { desired, templates: &templates, tolerations };
+        let mut seen = observe(self.context, memory, names, namespace, wanted).await;
+        if checked.storage.is_some() {
+            seen.topology.durable = seen.pods.keys().copied().collect();
         }
-        let Some(material) = &memory.material else { return Ok(BTreeMap::new()) };
-        let children = Children::build(checked, &self.subject.owner(), &self.wiring())?;
-        let templates = templates(&children);
+        memory
+            .settings
+            .recall(self.context, names, namespace)
+            .await
+            .map_err(|source| Error::Kubernetes { what: "the ConfigMap cannot be read", source })?;
+        let settings = memory.settings.look(checked, &seen.topology, seen.pods.values().map(|pod| &**pod));
+        seen.topology.settings = Some(settings.clone());
+        let fittings = living::examine(checked, memory, &seen);
+        seen.topology.outdated.extend(living::to_roll(&fittings));
+        seen.topology.wishes = wishes::read(self.cluster, names, &seen);
+        seen.topology.hold = upgrade::hold(&self.context.stores.upgrades, namespace, &self.subject.name);
+        if !seen.topology.outdated.is_empty() || !seen.topology.wishes.is_empty() {
+            let misleading = names::misleading(names, namespace, &seen.pods, memory).await;
+            seen.topology.unready.extend(misleading);
+        }
+        Ok(Look { seen, settings, fittings })
+    }
+
+    /// Everything that the cluster consists of, Secrets first: a pod that finds them missing waits for a minute.
+    async fn apply(
+        &self,
+        memory: &mut Memory,
+        checked: &CheckedCluster,
+        workloads: &BTreeMap<ShardIndex, u16>,
+        live: &ServerSettings,
+    ) -> Result<(), Error> {
+        let now = Timestamp::now();
+        let is_current = |material: &Material| material.fits(checked, workloads) && now < material.renew_at;
+        if !memory.material.as_ref().is_some_and(is_current) {
+            memory.material = Some(material::gather(self.home(), checked, workloads, now).await?);
+        }
+        let Some(material) = &memory.material else { return Ok(()) };
+        let children = Children::build(checked, &self.subject.owner(), &self.wiring(), workloads, live)?;
         let objects = [
             self.secrets(checked, material)?,
             certificates::objects(self.context, checked, &self.subject.owner(), material)?,
@@ -189,7 +248,13 @@ impl Pass<'_> {
         let place = (self.subject.namespace.as_str(), self.subject.name.as_str(), self.subject.uid.as_str());
         changes.extend(children::prune(client, stores, &mut memory.editions, place, &wanted).await?);
         self.tell_changes(&changes).await;
-        Ok(templates)
+        Ok(())
+    }
+
+    /// The mark that the pods of each shard should have; of shards that are leaving, too.
+    fn templates(&self, checked: &CheckedCluster) -> Result<BTreeMap<ShardIndex, String>, BuildError> {
+        let wiring = self.wiring();
+        checked.shards().map(|shard| Ok((shard, template_mark(checked, &wiring, shard)?))).collect()
     }
 
     fn home(&self) -> Home<'_> {
@@ -228,22 +293,20 @@ impl Pass<'_> {
         Ok(secrets)
     }
 
-    async fn act(
-        &self,
-        memory: &mut Memory,
-        seen: &Seen,
-        plan: &Plan,
-        templates: &BTreeMap<Member, String>,
-    ) -> Result<(), Error> {
+    async fn act(&self, memory: &mut Memory, names: &ChildNames, seen: &Seen, plan: &Plan) -> Result<(), Error> {
         let done = act::carry_out(self.context, memory, plan).await;
         self.tell_deeds(&done).await;
         let namespace = &self.subject.namespace;
         let failed = |what| move |source| Error::Kubernetes { what, source };
         act::label_roles(self.context, namespace, seen).await.map_err(failed("a pod's role label cannot be set"))?;
-        let outdated = act::outdated(seen, templates);
-        act::replace(self.context, namespace, seen, &outdated)
+        self.tell_replacements(names, plan).await;
+        act::replace(self.context, memory, namespace, seen, plan).await.map_err(failed("a pod cannot be replaced"))?;
+        act::mark_evictable(self.context, memory, namespace, seen, plan)
             .await
-            .map_err(failed("a pod of an older template cannot be replaced"))
+            .map_err(failed("a pod cannot be marked for eviction"))?;
+        wishes::settle(self.context, self.cluster, names, seen)
+            .await
+            .map_err(failed("the switchover that is done cannot be taken off the list"))
     }
 
     #[allow(clippy::too_many_arguments)] // all that a status is made of
@@ -255,6 +318,7 @@ impl Pass<'_> {
         desired: Desired,
         seen: &Seen,
         plan: &Plan,
+        complaint: Option<&str>,
         attention: Attention,
     ) -> Result<(), Error> {
         let now = Timestamp::now();
@@ -270,6 +334,7 @@ impl Pass<'_> {
             seen,
             plan,
             blemishes: &blemishes(desired, &seen.topology),
+            complaint,
             attention,
             certificates_expire,
             now,
@@ -286,6 +351,11 @@ impl Pass<'_> {
         if *before == status {
             return Ok(());
         }
+        // Slots move by the thousand in a second; people read slower. The end of the work is another status.
+        let told_lately = memory.written_at.is_some_and(|at| at.elapsed() < BETWEEN_PROGRESS);
+        if told_lately && status::differ_in_progress_only(before, &status) {
+            return Ok(());
+        }
         let clusters: Api<ValkeyCluster> = Api::namespaced(self.context.client.clone(), &self.subject.namespace);
         // A merge patch leaves what is not mentioned, so what is gone must be mentioned as null.
         let patch = Patch::Merge(json!({ "status": with_nulls(before, &status) }));
@@ -296,6 +366,7 @@ impl Pass<'_> {
         }
         self.tell_turns(before, &status).await;
         memory.written = Some(status);
+        memory.written_at = Some(Instant::now());
         Ok(())
     }
 }
@@ -306,18 +377,6 @@ fn kind(child: &DynamicObject) -> &str {
 
 fn desired(checked: &CheckedCluster) -> Desired {
     Desired { shards: checked.masters, replicas: checked.replicas_per_master, node_timeout: checked.node_timeout() }
-}
-
-/// The template that each member's pod should come from.
-fn templates(children: &Children) -> BTreeMap<Member, String> {
-    let of = |set: &k8s_openapi::api::apps::v1::StatefulSet| {
-        let spec = set.spec.as_ref()?;
-        let template = spec.template.metadata.as_ref()?.annotations.as_ref()?.get(labels::TEMPLATE)?.clone();
-        let shard: u16 = set.labels().get(labels::SHARD)?.parse().ok()?;
-        let replicas = u16::try_from(spec.replicas?).ok()?;
-        Some((0..replicas).map(move |ordinal| (Member::new(shard, ordinal), template.clone())).collect::<Vec<_>>())
-    };
-    children.stateful_sets.iter().filter_map(of).flatten().collect()
 }
 
 /// What the new status says, with an explicit null for every field that the old one had and the new one has not.

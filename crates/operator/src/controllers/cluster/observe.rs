@@ -1,21 +1,26 @@
 //! The first step: what is there. Kubernetes speaks through the stores, each node through its sidecar.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, Toleration};
 use kube::ResourceExt;
-use valkey_api::ChildNames;
 use valkey_api::names::SIDECAR_PORT;
+use valkey_api::{ChildNames, labels};
 use valkey_model::{Blemish, Desired, Member, Observation, ShardIndex, Sighting, Spot, blemishes};
 use valkey_pki::SpiffeId;
 use valkey_resources::{SIDECAR_CONTAINER, VALKEY_CONTAINER};
 use valkey_rpc::{Certificates, SidecarClient, State};
 
 use crate::context::{Context, Memory};
+use crate::stores::Metadata;
+
+/// For how long a wish to evict a pod counts.
+const EVICTION_COUNTS: SignedDuration = SignedDuration::from_mins(5);
 
 /// Everything that one pass saw.
 #[derive(Debug)]
@@ -25,21 +30,33 @@ pub struct Seen {
     pub certificates: BTreeMap<Member, Certificates>,
 }
 
+/// What the spec asks for, as far as looking depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub desired: Desired,
+    /// The mark that up-to-date pods of each shard have.
+    pub templates: &'a BTreeMap<ShardIndex, String>,
+    pub tolerations: &'a [Toleration],
+}
+
 /// Asks Kubernetes' watches and all sidecars at once; one that does not answer costs no more than its own deadline.
 pub async fn observe(
     context: &Context,
     memory: &mut Memory,
     names: &ChildNames,
     namespace: &str,
-    desired: Desired,
+    wanted: Wanted<'_>,
 ) -> Seen {
+    let Wanted { desired, templates, tolerations } = wanted;
     let found = context.stores.pods_of(namespace, names.cluster());
     let pods: BTreeMap<Member, Arc<Pod>> = found
         .into_iter()
         .filter_map(|pod| Some((Member::of_pod(names.cluster(), &pod.name_any()).ok()?, pod)))
         .collect();
     let mut channels = std::mem::take(&mut memory.channels);
-    let asked = desired.members().map(|member| {
+    // Who is not wanted any more is looked at until it is gone: it may still have data.
+    let members: BTreeSet<Member> = desired.members().chain(pods.keys().copied()).collect();
+    let asked = members.into_iter().map(|member| {
         let pod = pods.get(&member);
         let channel = channels.remove(&member);
         async move { (member, ask(context, names, namespace, member, pod, channel).await) }
@@ -54,7 +71,62 @@ pub async fn observe(
     }
     topology.spots = pods.iter().filter_map(|(member, pod)| Some((*member, spot(context, pod)?))).collect();
     topology.headless_for = headless(memory, desired, &topology);
+    topology.unsynced_for = unsynced(memory, &topology);
+    topology.workloads = workloads(context, names, namespace);
+    let those = |is: &dyn Fn(Member, &Pod) -> bool| -> BTreeSet<Member> {
+        pods.iter().filter(|(member, pod)| is(**member, pod)).map(|(member, _)| *member).collect()
+    };
+    memory.retain_marks(&pods);
+    topology.going = those(&|member, pod| is_going(pod) || memory.deleted.contains_key(&member));
+    topology.evictable = those(&|member, pod| is_evictable(pod) || memory.let_go.contains_key(&member));
+    topology.unready = those(&|_, pod| !is_ready(pod));
+    let ready = pods.iter().filter(|(_, pod)| is_ready(pod)).filter_map(|(member, pod)| Some((*member, pod.uid()?)));
+    memory.was_ready.extend(ready);
+    topology.fresh =
+        those(&|member, pod| !is_ready(pod) && never_failed(pod) && !memory.was_ready.contains_key(&member));
+    topology.stranded = those(&|_, pod| unschedulable(pod).is_some());
+    topology.unused = those(&|_, pod| !has_started(pod));
+    topology.outdated = those(&|member, pod| is_outdated(member, pod, templates));
+    topology.emptied_for = emptied(memory, desired, &topology);
+    let closed = |member| {
+        let spot: Option<&Spot> = topology.spots.get(&member);
+        spot.is_some_and(|spot| context.stores.is_closed(&spot.host, tolerations))
+    };
+    let now = Timestamp::now();
+    topology.unwelcome = those(&|member, pod| closed(member) || is_eviction_asked(pod, now));
     Seen { topology, pods, certificates }
+}
+
+/// How many members each shard's `StatefulSet` asks for, as its watch shows it.
+fn workloads(context: &Context, names: &ChildNames, namespace: &str) -> BTreeMap<ShardIndex, u16> {
+    let sets = context.stores.children(namespace, names.cluster()).into_iter();
+    let sets = sets.filter(|(kind, set)| *kind == "StatefulSet" && set.0.deletion_timestamp.is_none());
+    let of = |(_, Metadata(meta)): (_, Metadata)| {
+        let shard = meta.labels.as_ref()?.get(labels::SHARD)?.parse().ok()?;
+        let members = meta.annotations.as_ref()?.get(labels::MEMBERS)?.parse().ok()?;
+        Some((ShardIndex(shard), members))
+    };
+    sets.filter_map(of).collect()
+}
+
+/// Whether a pod was made from a template that needs a restart to become the present one.
+fn is_outdated(member: Member, pod: &Pod, templates: &BTreeMap<ShardIndex, String>) -> bool {
+    templates.get(&member.shard).is_some_and(|wanted| pod.annotations().get(labels::TEMPLATE) != Some(wanted))
+}
+
+fn is_going(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether the disruption budget leaves the pod out.
+pub fn is_evictable(pod: &Pod) -> bool {
+    pod.labels().contains_key(labels::EVICTABLE)
+}
+
+/// Whether somebody has asked for the pod's eviction lately. Those who mean it ask again every few seconds.
+fn is_eviction_asked(pod: &Pod, now: Timestamp) -> bool {
+    let asked = pod.annotations().get(labels::EVICTION).and_then(|at| at.parse::<Timestamp>().ok());
+    asked.is_some_and(|asked| now.duration_since(asked) < EVICTION_COUNTS)
 }
 
 struct Answer {
@@ -162,11 +234,7 @@ fn spot(context: &Context, pod: &Pod) -> Option<Spot> {
 }
 
 /// For how long each shard has been without a primary, by this process' own clock.
-fn headless(
-    memory: &mut Memory,
-    desired: Desired,
-    topology: &Observation,
-) -> BTreeMap<ShardIndex, std::time::Duration> {
+fn headless(memory: &mut Memory, desired: Desired, topology: &Observation) -> BTreeMap<ShardIndex, Duration> {
     let now: Vec<ShardIndex> = blemishes(desired, topology)
         .into_iter()
         .filter_map(|blemish| match blemish {
@@ -174,29 +242,61 @@ fn headless(
             _ => None,
         })
         .collect();
-    memory.headless_since.retain(|shard, _| now.contains(shard));
-    now.into_iter()
-        .map(|shard| (shard, memory.headless_since.entry(shard).or_insert_with(Instant::now).elapsed()))
-        .collect()
+    lasting(&mut memory.headless_since, &now)
+}
+
+/// For how long each shard that has given its slots away has had none.
+fn emptied(memory: &mut Memory, desired: Desired, topology: &Observation) -> BTreeMap<ShardIndex, Duration> {
+    let emptied: Vec<ShardIndex> = topology.emptied(desired).into_iter().collect();
+    lasting(&mut memory.emptied_since, &emptied)
+}
+
+/// How long it has been so with each of these; the others begin anew.
+fn lasting<K: Copy + Ord>(since: &mut BTreeMap<K, Instant>, now: &[K]) -> BTreeMap<K, Duration> {
+    since.retain(|key, _| now.contains(key));
+    now.iter().map(|key| (*key, since.entry(*key).or_insert_with(Instant::now).elapsed())).collect()
+}
+
+/// For how long each member has not been seen in sync.
+fn unsynced(memory: &mut Memory, topology: &Observation) -> BTreeMap<Member, Duration> {
+    let in_sync = topology.in_sync();
+    let others: Vec<Member> = topology.members.keys().filter(|member| !in_sync.contains(member)).copied().collect();
+    lasting(&mut memory.unsynced_since, &others)
+}
+
+/// Whether the server in a pod has not failed so far.
+fn never_failed(pod: &Pod) -> bool {
+    container(pod, VALKEY_CONTAINER).is_none_or(|valkey| valkey.restart_count == 0)
 }
 
 /// Whether Kubernetes sends clients to the pod.
 pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    readiness(pod).is_some()
+}
+
+/// When Kubernetes began to send clients to the pod, if it does.
+pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    Some(readiness(pod)?.last_transition_time.as_ref()?.0)
+}
+
+fn readiness(pod: &Pod) -> Option<&PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// That there is no place for the pod. The scheduler has other reasons too, for which it merely tries again.
+fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    conditions
+        .find(|condition| condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable"))
 }
 
 /// Why a pod does not come up, in Kubernetes' own words, if it says so.
 pub fn trouble(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    // The scheduler also says so while it merely tries again; only this reason means that there is no place.
-    let unschedulable = |condition: &&PodCondition| {
-        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
-    };
-    let unscheduled = status.conditions.iter().flatten().find(unschedulable);
-    if let Some(condition) = unscheduled {
+    if let Some(condition) = unschedulable(pod) {
         return Some(format!("cannot be scheduled: {}", condition.message.clone().unwrap_or_default()));
     }
+    let status = pod.status.as_ref()?;
     let all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     all.into_iter().find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;

@@ -1,11 +1,13 @@
 //! The last step: what to say. A plain function of what was wanted, seen and done.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use valkey_api::cluster::{CertificateStatus, Endpoints, LastFailure, Operation, TlsStatus};
 use valkey_api::names::VALKEY_PORT;
 use valkey_api::topology::{Node, NodeRole, NodeState, Topology};
-use valkey_api::{ChildNames, ClusterStatus, ConditionStatus, ConditionType, Phase, conditions};
+use valkey_api::{ChildNames, ClusterStatus, ConditionStatus, ConditionType, Phase, conditions, labels};
 use valkey_model::{Blemish, Desired, Member, NodeReport, ReplicaLink, Role, ShardIndex, Sighting, SlotSet};
 use valkey_planner::{Operation as Work, Plan, Progress, State};
 use valkey_resources::{CheckedCluster, Encryption, SpecErrors};
@@ -22,6 +24,8 @@ pub struct Picture<'a> {
     pub seen: &'a Seen,
     pub plan: &'a Plan,
     pub blemishes: &'a [Blemish],
+    /// What a node refuses of a spec that is good otherwise.
+    pub complaint: Option<&'a str>,
     pub attention: Attention,
     /// When the first certificate in use expires.
     pub certificates_expire: Option<Timestamp>,
@@ -37,15 +41,26 @@ pub enum Attention {
 
 /// The status of a cluster whose spec is good. `before` is what was said last; times move only with what they speak about.
 pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
-    let Picture { checked, namespace, generation, desired, seen, plan, blemishes, attention, certificates_expire, now } =
-        *picture;
+    let Picture {
+        checked,
+        namespace,
+        generation,
+        desired,
+        seen,
+        plan,
+        blemishes,
+        complaint,
+        attention,
+        certificates_expire,
+        now,
+    } = *picture;
     let names = &checked.names;
     let live: Vec<&NodeReport> = seen.topology.reports().map(|(_, report)| report).collect();
     let masters = live.iter().filter(|report| report.role == Role::Primary && !report.slots.is_empty());
     let followers = live.iter().filter(|report| report.role == Role::Replica && report.link == ReplicaLink::Up);
     let ready = desired.members().filter(|member| node_state(seen, *member) == NodeState::Ready).count();
     let slots = masters.clone().fold(SlotSet::EMPTY, |all, report| all.union(&report.slots)).len();
-    let healthy = plan.state == State::Healthy;
+    let healthy = blemishes.is_empty();
     let formed_at = before.formed_at.clone().or_else(|| healthy.then_some(Time(now)));
     let age = if formed_at.is_some() { Age::Formed } else { Age::New };
     let reach = reach(picture, before);
@@ -55,12 +70,13 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         observed_generation: Some(generation),
         masters: count(masters.count()),
         replicas: count(followers.count()),
+        selector: Some(format!("{}={}", labels::CLUSTER, names.cluster())),
         ready_nodes: count(ready),
         total_nodes: count(desired.size()),
         nodes: Some(format!("{ready}/{}", desired.size())),
         slots_assigned: Some(i32::from(slots)),
         valkey_version: live.iter().map(|report| report.version).min().map(|version| version.to_string()),
-        stateful_sets: checked.shards().map(|shard| names.stateful_set(shard)).collect(),
+        stateful_sets: plan.workloads.keys().map(|shard| names.stateful_set(*shard)).collect(),
         tls: (checked.encryption == Encryption::Tls).then(|| tls(certificates_expire, now)),
         formed_at,
         endpoints: Some(endpoints(names, namespace, checked.encryption)),
@@ -80,19 +96,21 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         );
     };
     let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
-    let (reason, words) = if warnings.is_empty() {
-        ("Valid", "the spec is good".into())
-    } else {
-        ("ValidWithWarnings", warnings.join(" "))
+    let (reason, words) = match complaint {
+        Some(complaint) => ("SettingRefused", complaint.to_owned()),
+        None if warnings.is_empty() => ("Valid", "the spec is good".into()),
+        None => ("ValidWithWarnings", warnings.join(" ")),
     };
-    set(ConditionType::Accepted, true, reason, &words);
-    let healthy = plan.state == State::Healthy;
+    set(ConditionType::Accepted, complaint.is_none(), reason, &words);
+    let as_planned = is_as_planned(picture, before);
     let words = match (healthy, reach) {
         (true, Reach::Open) => "all slots are served and every replica is in sync".into(),
         (true, Reach::Opening) => OPENING.into(),
+        (false, _) if as_planned => format!("all slots are served; {}", in_words(names, blemishes)),
         (false, _) => in_words(names, blemishes),
     };
-    set(ConditionType::Ready, healthy && reach == Reach::Open, reason_of(&plan.state, age), &words);
+    let health = if healthy { "Healthy" } else { reason_of(&plan.state, age) };
+    set(ConditionType::Ready, (healthy && reach == Reach::Open) || as_planned, health, &words);
     let working = matches!(plan.state, State::Working(_) | State::Waiting(_)) && attention == Attention::Managed;
     set(
         ConditionType::Progressing,
@@ -100,8 +118,8 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         reason_of(&plan.state, age),
         progress(&plan.state).map_or("nothing to do", |p| &p.message),
     );
-    let degraded = age == Age::Formed && !healthy;
-    set(ConditionType::Degraded, degraded, reason_of(&plan.state, age), if degraded { &words } else { "" });
+    let degraded = age == Age::Formed && !healthy && !as_planned;
+    set(ConditionType::Degraded, degraded, health, if degraded { &words } else { "" });
     if let Some(TlsStatus { certificate_status, .. }) = &status.tls {
         let valid = *certificate_status == CertificateStatus::Valid;
         let words =
@@ -121,6 +139,27 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         say_lost(&mut status.conditions, losses, generation, Time(now));
     }
     status
+}
+
+/// Whether a cluster that was ready lacks nothing but what a planned change takes away for a while: nobody need be woken up for
+/// that. A pod that does not come up is no part of any plan.
+fn is_as_planned(picture: &Picture<'_>, before: &ClusterStatus) -> bool {
+    let was_ready = conditions::is_true(&before.conditions, ConditionType::Ready);
+    was_ready && picture.plan.state.is_sound() && failure(picture, before).is_none()
+}
+
+/// Whether two statuses differ in nothing but how far the same work has got.
+pub fn differ_in_progress_only(one: &ClusterStatus, other: &ClusterStatus) -> bool {
+    let still = |status: &ClusterStatus| {
+        let mut still = status.clone();
+        still.operation = still.operation.map(|Operation { name, .. }| Operation { name, ..Operation::default() });
+        let progressing = ConditionType::Progressing.as_str();
+        for condition in still.conditions.iter_mut().filter(|condition| condition.type_ == progressing) {
+            condition.message.clear();
+        }
+        still
+    };
+    one != other && still(one) == still(other)
 }
 
 /// What is gone for good, in words.
@@ -222,7 +261,7 @@ enum Age {
 
 impl Age {
     fn of_work(self, work: Work) -> Work {
-        if self == Self::Formed { Work::Healing } else { work }
+        if self == Self::Formed && work == Work::Forming { Work::Healing } else { work }
     }
 }
 
@@ -233,6 +272,11 @@ fn reason_of(state: &State, age: Age) -> &'static str {
         State::Working(progress) | State::Waiting(progress) => match age.of_work(progress.operation) {
             Work::Forming => "Forming",
             Work::Healing => "Healing",
+            Work::Scaling => "Scaling",
+            Work::Rolling => "Rolling",
+            Work::Switching => "Switching",
+            Work::Configuring => "Configuring",
+            Work::Draining => "Draining",
         },
     }
 }
@@ -257,6 +301,8 @@ fn doing(plan: &Plan, attention: Attention, age: Age, reach: Reach) -> (Phase, O
         State::Working(progress) | State::Waiting(progress) => match age.of_work(progress.operation) {
             Work::Forming => Phase::Creating,
             Work::Healing => Phase::Degraded,
+            Work::Scaling => Phase::Scaling,
+            Work::Rolling | Work::Switching | Work::Configuring | Work::Draining => Phase::Updating,
         },
     };
     (phase, operation.filter(|_| attention == Attention::Managed))
@@ -327,7 +373,8 @@ fn node_state(seen: &Seen, member: Member) -> NodeState {
 
 /// Every node of the cluster. What moves by itself (offset, lag, memory, keys) is as of the last change of the rest.
 pub fn topology(names: &ChildNames, desired: Desired, seen: &Seen, now: Timestamp) -> Topology {
-    let nodes: Vec<Node> = desired.members().map(|member| node(names, member, seen)).collect();
+    let members: BTreeSet<Member> = desired.members().chain(seen.topology.members.keys().copied()).collect();
+    let nodes: Vec<Node> = members.into_iter().map(|member| node(names, member, seen)).collect();
     let ready = nodes.iter().filter(|node| node.state == NodeState::Ready).count();
     Topology { summary: format!("{ready}/{}", desired.size()), nodes, observed_at: Some(Time(now)) }
 }

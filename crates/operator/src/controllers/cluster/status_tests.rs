@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use valkey_model::{NodeId, Observation, SlotSet, Version, partition};
+use valkey_model::{Exports, NodeId, Observation, SlotSet, Version, partition};
 use valkey_planner::plan;
 use valkey_resources::{References, check};
 
@@ -39,9 +39,12 @@ fn blank(member: Member) -> NodeReport {
         offset: 0,
         keys: 0,
         memory: 1_000_000,
+        max_memory: 0,
         version: Version::new(9, 1, 2),
         node_timeout: Duration::from_secs(1),
         peers: Vec::new(),
+        exports: Exports::default(),
+        settings: None,
     }
 }
 
@@ -109,6 +112,7 @@ fn told_of(seen: &Seen, before: &ClusterStatus, attention: Attention, now: Times
         seen,
         plan: &plan,
         blemishes: &blemishes,
+        complaint: None,
         attention,
         certificates_expire: Some(at(1_000_000)),
         now,
@@ -253,4 +257,46 @@ fn losses_of_one_accident_are_told_together_and_those_of_the_next_apart() {
     ready(&mut all, ConditionStatus::False, 30);
     say_lost(&mut all, vec!["shard 0".into()], 1, Time(at(31)));
     assert_eq!(lost(&all), ("shard 0", Time(at(31))));
+}
+
+#[test]
+fn progress_alone_is_told_from_news() {
+    let doing = |message: &str, name: &str| {
+        let mut status = told(whole(), &ClusterStatus::default(), Attention::Managed, at(10));
+        let progressing = conditions::get(&status.conditions, ConditionType::Progressing).unwrap().clone();
+        status.conditions.retain(|condition| *condition != progressing);
+        status.conditions.push(Condition { message: message.into(), ..progressing });
+        status.operation =
+            Some(Operation { name: name.into(), percent: Some(1), message: message.into(), waiting_for: None });
+        status
+    };
+    let before = doing("1 of 9", "Scaling");
+    assert!(differ_in_progress_only(&before, &doing("2 of 9", "Scaling")));
+    assert!(!differ_in_progress_only(&before, &before));
+    assert!(!differ_in_progress_only(&before, &doing("2 of 9", "Rolling")));
+    assert!(!differ_in_progress_only(&before, &ClusterStatus { masters: Some(4), ..before.clone() }));
+}
+
+#[test]
+fn a_ready_cluster_stays_so_through_a_roll_but_not_with_a_pod_that_does_not_come_up() {
+    let ready = told(whole(), &ClusterStatus::default(), Attention::Managed, at(1));
+    let (member, mut rolling) = (Member::new(0, 1), whole());
+    rolling.outdated = [Member::new(1, 1)].into();
+    rolling.going = [member].into();
+    rolling.members.insert(member, Sighting::Starting);
+    let mut seen = seen(rolling);
+    let status = told_of(&seen, &ready, Attention::Managed, at(2));
+    assert_eq!(condition(&status, ConditionType::Ready).0, "True");
+    assert_eq!(condition(&status, ConditionType::Degraded).0, "False");
+    assert_eq!(status.phase, Some(Phase::Updating));
+
+    let waiting = serde_json::json!({"containerStatuses": [{
+        "name": "valkey", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ImagePullBackOff"}},
+    }]});
+    let stuck = Pod { status: Some(serde_json::from_value(waiting).unwrap()), ..Pod::default() };
+    seen.pods.insert(member, Arc::new(stuck));
+    let status = told_of(&seen, &ready, Attention::Managed, at(2));
+    assert_eq!(condition(&status, ConditionType::Ready).0, "False");
+    assert_eq!(condition(&status, ConditionType::Degraded).0, "True");
 }

@@ -7,11 +7,11 @@ use kube::{Api, Resource};
 use valkey_api::topology::Topology;
 use valkey_api::{ChildNames, ClusterStatus, ConditionType, ValkeyClusterStatus, conditions, labels};
 use valkey_model::Action;
-use valkey_planner::Plan;
-use valkey_resources::child_meta;
+use valkey_planner::{Plan, Replacement};
+use valkey_resources::{Fitting, child_meta};
 
 use super::act::Done;
-use super::{Error, Pass, is_turn, status};
+use super::{Error, Look, Pass, is_turn, status};
 use crate::children::Change;
 use crate::context::Memory;
 
@@ -49,7 +49,11 @@ impl Pass<'_> {
     /// Decisions about Valkey that somebody will ask about later. The small steps of formation are in the log.
     pub(super) async fn tell_deeds(&self, done: &[Done]) {
         for Done { step, failure } in done {
-            if !matches!(step.action, Action::TakeOver { .. } | Action::Release { .. } | Action::Forget { .. }) {
+            let told = matches!(
+                step.action,
+                Action::TakeOver { .. } | Action::HandOver { .. } | Action::Release { .. } | Action::Forget { .. }
+            );
+            if !told {
                 continue;
             }
             let outcome = failure.as_ref().map_or_else(String::new, |failure| format!(" (failed: {failure})"));
@@ -57,6 +61,28 @@ impl Pass<'_> {
             let kind = if failure.is_none() { EventType::Normal } else { EventType::Warning };
             let pod = self.child("Pod", &format!("{}-{}", self.subject.name, step.action.on()));
             self.event_about(kind, step.action.name(), "Heal", note, Some(pod)).await;
+        }
+    }
+
+    pub(super) async fn tell_replacements(&self, names: &ChildNames, plan: &Plan) {
+        for Replacement { member, reason } in &plan.replace {
+            let pod = names.pod(*member);
+            let note = format!("pod {pod} is made anew: {reason}");
+            self.event_about(EventType::Normal, "Replaced", "Roll", note, Some(self.child("Pod", &pod))).await;
+        }
+    }
+
+    /// Pods that the disruption budget leaves out from now on, and those that change without being made anew.
+    pub(super) async fn tell_of_living(&self, names: &ChildNames, look: &Look, plan: &Plan) {
+        for member in plan.let_go.difference(&look.seen.topology.evictable) {
+            let pod = names.pod(*member);
+            let note = format!("pod {pod} may be evicted now: its shard is safe without it");
+            self.event_about(EventType::Normal, "Evictable", "Drain", note, Some(self.child("Pod", &pod))).await;
+        }
+        for (member, _) in look.fittings.iter().filter(|(_, fitting)| matches!(fitting, Fitting::Resize(_))) {
+            let pod = names.pod(*member);
+            let note = format!("pod {pod} gets the CPU and memory of the spec in place");
+            self.event_about(EventType::Normal, "Resized", "Resize", note, Some(self.child("Pod", &pod))).await;
         }
     }
 
