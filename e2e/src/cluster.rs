@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use redis::{FromRedisValue, cmd};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
-use valkey_api::{ConditionType, ValkeyCluster, ValkeyClusterStatus, conditions};
+use valkey_api::{ConditionType, Phase, ValkeyCluster, ValkeyClusterStatus, conditions};
 
 use crate::bench::Bench;
 use crate::dns::ClusterDns;
@@ -52,6 +52,11 @@ impl Cluster {
         Ok(Self { bench: bench.clone(), name: name.to_owned(), applied, login: Arc::default() })
     }
 
+    /// One that is there already.
+    pub fn existing(bench: &Bench, name: &str) -> Self {
+        Self { bench: bench.clone(), name: name.to_owned(), applied: Instant::now(), login: Arc::default() }
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -87,6 +92,43 @@ impl Cluster {
         Ok(())
     }
 
+    /// Changes the spec.
+    pub async fn change(&self, spec: serde_json::Value) -> Result<()> {
+        let objects = self.bench.objects::<ValkeyCluster>();
+        objects.merge(&self.name, serde_json::json!({ "spec": spec })).await.map(drop)
+    }
+
+    /// Waits until the operator says that the cluster is exactly what the spec asks for, and checks that this is true in the
+    /// eyes of every node.
+    pub async fn settled(&self, limit: Duration) -> Result<()> {
+        let is_settled = |cluster: &ValkeyCluster| {
+            cluster.status.as_ref().is_some_and(|status| {
+                status.observed_generation == cluster.metadata.generation && status.phase == Some(Phase::Running)
+            })
+        };
+        let objects = self.bench.objects::<ValkeyCluster>();
+        objects.named(&self.name).until_it("the cluster to be what its spec says", limit, is_settled).await?;
+        self.is_whole().await.context("the operator says that it is done, and it is not true")
+    }
+
+    /// How many slots each pod owns, by its own word; replicas and the empty are left out.
+    pub async fn slots(&self) -> Result<BTreeMap<String, u32>> {
+        let nodes = self.topology().await?.status.context("no topology")?.nodes;
+        let count = |text: &str| -> Result<u32> {
+            let ends = text.split(|c: char| !c.is_ascii_digit() && c != '-').filter(|range| !range.is_empty());
+            ends.map(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                Ok(last.parse::<u32>()? - first.parse::<u32>()? + 1)
+            })
+            .sum()
+        };
+        nodes
+            .into_iter()
+            .filter_map(|node| Some((node.pod, count(&node.slots?))))
+            .map(|(pod, n)| Ok((pod, n?)))
+            .collect()
+    }
+
     /// Waits until a condition has a status, and returns its message.
     pub async fn until_condition(&self, kind: ConditionType, status: &str, limit: Duration) -> Result<String> {
         let message = |cluster: &ValkeyCluster| {
@@ -105,6 +147,11 @@ impl Cluster {
         let mut pods = self.bench.pods().labelled(&format!("valkey.io/cluster={}", self.name)).list().await?;
         pods.sort_by_key(ResourceExt::name_any);
         Ok(pods)
+    }
+
+    /// Which pods these are: one that is made anew keeps its name and nothing else.
+    pub async fn uids(&self) -> Result<BTreeMap<String, Option<String>>> {
+        Ok(self.pods().await?.iter().map(|pod| (pod.name_any(), pod.uid())).collect())
     }
 
     /// What its connection Secret says, key by key.
@@ -132,6 +179,14 @@ impl Cluster {
         })
     }
 
+    /// The way in of whoever operates it, who may do what applications may not.
+    pub async fn admin(&self) -> Result<Endpoint> {
+        let users = self.bench.objects::<Secret>().get(&format!("{}-users", self.name)).await?;
+        let password = users.data.unwrap_or_default().remove("admin-password").context("no password of the admin")?;
+        let password = Some(String::from_utf8(password.0)?.into());
+        Ok(Endpoint { username: Some("valkey-admin".into()), password, ..self.endpoint().await? })
+    }
+
     pub async fn witness(&self) -> Result<witness::Settings> {
         Ok(Witness::of(self.endpoint().await?))
     }
@@ -155,7 +210,10 @@ impl Cluster {
     }
 
     async fn view(&self, pod: String) -> Result<View> {
-        let mut node = self.endpoint().await?.node(self.host(&pod), PATIENCE).await?;
+        let (endpoint, host) = (self.endpoint().await?, self.host(&pod));
+        // For some seconds the name of a new pod leads to nowhere, or to its predecessor's address.
+        let find = async || endpoint.node(host.clone(), PATIENCE).await;
+        let mut node = eventually("the node to be found", PATIENCE * 4, find).await?;
         let mut ask = redis::pipe();
         ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("NODES").cmd("INFO").arg("replication");
         let (info, nodes, replication): (String, String, String) = ask.query_async(&mut node).await?;

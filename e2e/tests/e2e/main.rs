@@ -5,12 +5,17 @@
 mod addons;
 mod bench;
 mod crashes;
+mod drains;
 mod features;
 mod formation;
 mod helper;
 mod losses;
 mod nodes;
+mod rolls;
+mod scaling;
 mod security;
+mod settings;
 mod tls;
+mod upgrades;
 mod volumes;
 mod witness;

@@ -23,6 +23,7 @@ async fn a_crashed_node_is_noticed_and_its_pods_come_back(k: Bench) -> Result<()
 }
 
 #[e2e::test(exclusive)]
+#[ignore = "long"]
 async fn a_partitioned_node_is_noticed_and_heals(k: Bench) -> Result<()> {
     let (node, member) = with_pods(&k).await?;
     answers(&k, &member.pod).await?;
@@ -44,6 +45,7 @@ async fn a_partitioned_node_is_noticed_and_heals(k: Bench) -> Result<()> {
 }
 
 #[e2e::test(exclusive)]
+#[ignore = "long"]
 async fn a_stopped_node_ends_its_pods_cleanly_and_starts_again(k: Bench) -> Result<()> {
     let script = "echo started >> /data/log; trap 'sleep 2; echo ended >> /data/log; exit 0' TERM; \
                   while true; do sleep 1 & wait $!; done";

@@ -2,6 +2,8 @@
 //!
 //! Figures of one run on one machine: the ratios travel, the seconds do not. Nothing here fails because it is slow.
 
+mod changes;
+mod moves;
 mod operator;
 
 use std::time::Duration;

@@ -1,0 +1,220 @@
+//! A fourth shard for a cluster with a gigabyte of data: by the operator, and by hand with the engine's own migration.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use e2e::witness::Slot;
+use e2e::{Bench, Cluster, ms, secs};
+use futures::future::try_join_all;
+use redis::cmd;
+use serde_json::json;
+
+use crate::{operator, row};
+
+const LIMIT: Duration = Duration::from_mins(10);
+const VALUE: usize = 4096;
+/// A gigabyte in all.
+const KEYS: usize = 262_144;
+const PIPELINE: usize = 500;
+const MOVED: u32 = 4096;
+
+pub struct Moves {
+    all: Duration,
+    operated: Duration,
+    by_hand: Vec<Duration>,
+}
+
+impl Moves {
+    pub fn print(&self) {
+        let mut best: Vec<_> = self.by_hand.iter().min().copied().into_iter().collect();
+        let base = row("4096 slots with 256 MB to a fourth shard by hand, the best way", &mut best, None);
+        row("the same by the operator: first slot → last slot", &mut [self.operated], Some(("by hand", base)));
+        row("3→4 shards with 1 GB: changed → done", &mut [self.all], Some(("by hand", base)));
+    }
+}
+
+pub async fn measure(k: &Bench) -> Result<Moves> {
+    let spec = "{persistence: {enabled: false}}";
+    let large = Cluster::apply(k, "large", spec).await?;
+    large.ready(secs(60)).await?;
+    load(&large).await?;
+    let since = Instant::now();
+    large.change(json!({"masterCount": 4})).await?;
+    let operated = moving(&large).await?;
+    large.settled(LIMIT).await?;
+    let all = since.elapsed();
+    println!("the operator moved {MOVED} slots in {operated:.2?}, {all:.2?} in all");
+
+    large.change(json!({"paused": true})).await?;
+    tokio::time::sleep(secs(2)).await;
+    let mut by_hand = Vec::new();
+    for way in [Way::AllAtOnce, Way::OneSourceAfterTheOther] {
+        back(&large).await?;
+        let took = forth(&large, way).await?;
+        println!("by hand, {way:?}: {took:.2?}");
+        by_hand.push(took);
+    }
+    operator::remove(k, "large").await?;
+    Ok(Moves { all, operated, by_hand })
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    AllAtOnce,
+    OneSourceAfterTheOther,
+}
+
+/// Puts the same amount of data into every slot.
+async fn load(cluster: &Cluster) -> Result<()> {
+    let since = Instant::now();
+    Slot::prepare_tags();
+    let value = "v".repeat(VALUE);
+    let endpoint = cluster.endpoint().await?;
+    let loads = primaries(cluster).await?.into_iter().map(|Primary { pod, slots, .. }| {
+        let (value, endpoint) = (value.clone(), endpoint.clone());
+        async move {
+            let mut node = endpoint.node(cluster.host(&pod), secs(30)).await?;
+            let tags: Vec<_> = slots.iter().filter_map(|slot| Some(Slot::new(*slot)?.tag())).collect();
+            let keys: Vec<_> =
+                (0..KEYS / 16384).flat_map(|n| tags.iter().map(move |tag| format!("{{{tag}}}:{n}"))).collect();
+            for batch in keys.chunks(PIPELINE) {
+                let mut pipe = redis::pipe();
+                for key in batch {
+                    pipe.cmd("SET").arg(key).arg(&value).ignore();
+                }
+                pipe.query_async::<()>(&mut node).await?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    try_join_all(loads).await?;
+    println!("{} MB loaded in {:.2?}", KEYS * VALUE / 1_000_000, since.elapsed());
+    Ok(())
+}
+
+struct Primary {
+    pod: String,
+    id: String,
+    slots: Vec<u16>,
+}
+
+/// Who owns what, by each one's own word; in the order of their shards.
+async fn primaries(cluster: &Cluster) -> Result<Vec<Primary>> {
+    let mut all = Vec::new();
+    for view in cluster.views().await? {
+        let line = view.nodes.lines().find(|line| line.contains("myself")).context("no line about itself")?;
+        let words: Vec<_> = line.split(' ').collect();
+        let [id, _, flags, ..] = words.as_slice() else { anyhow::bail!("{line}") };
+        if flags.contains("master") {
+            let slots = words.iter().skip(8).filter(|word| !word.starts_with('[')).map(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                anyhow::Ok(first.parse::<u16>()?..=last.parse::<u16>()?)
+            });
+            let slots: Vec<u16> = slots.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+            all.push(Primary { pod: view.pod, id: (*id).to_owned(), slots });
+        }
+    }
+    Ok(all)
+}
+
+/// How long slots moved to the fourth shard: from the first job that a source tells of to the last slot.
+async fn moving(cluster: &Cluster) -> Result<Duration> {
+    let sources = primaries(cluster).await?;
+    let endpoint = cluster.admin().await?;
+    let mut nodes = Vec::new();
+    for source in &sources {
+        nodes.push(endpoint.node(cluster.host(&source.pod), secs(5)).await?);
+    }
+    let (mut begun, limit) = (None, Instant::now() + LIMIT);
+    loop {
+        ensure!(Instant::now() < limit, "no end of the moves");
+        let mut left = 0;
+        for node in &mut nodes {
+            let (jobs, slots): (redis::Value, String) = redis::pipe()
+                .cmd("CLUSTER")
+                .arg("GETSLOTMIGRATIONS")
+                .cmd("CLUSTER")
+                .arg("NODES")
+                .query_async(node)
+                .await?;
+            if matches!(&jobs, redis::Value::Array(jobs) if !jobs.is_empty()) {
+                begun.get_or_insert_with(Instant::now);
+            }
+            left += owned(&slots);
+        }
+        if let Some(begun) = begun.filter(|_| left == 16384 - MOVED) {
+            return Ok(begun.elapsed());
+        }
+        tokio::time::sleep(ms(20)).await;
+    }
+}
+
+fn owned(table: &str) -> u32 {
+    let words = table.lines().find(|line| line.contains("myself")).into_iter().flat_map(|line| line.split(' ').skip(8));
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<u32>().ok()? - first.parse::<u32>().ok()? + 1)
+    };
+    words.filter_map(count).sum()
+}
+
+/// By hand: everything of the fourth shard to the others.
+async fn back(cluster: &Cluster) -> Result<()> {
+    let all = primaries(cluster).await?;
+    let [others @ .., fourth] = all.as_slice() else { anyhow::bail!("no primaries") };
+    let share = fourth.slots.len().div_ceil(others.len());
+    for (other, slots) in others.iter().zip(fourth.slots.chunks(share)) {
+        order(cluster, &fourth.pod, slots, &other.id).await?;
+        until_idle(cluster, &fourth.pod).await?;
+    }
+    Ok(())
+}
+
+/// By hand: a fourth of everybody's slots to the fourth shard.
+async fn forth(cluster: &Cluster, way: Way) -> Result<Duration> {
+    let all = primaries(cluster).await?;
+    let [others @ .., fourth] = all.as_slice() else { anyhow::bail!("no primaries") };
+    let since = Instant::now();
+    let mut left = usize::try_from(MOVED)?;
+    for (index, other) in others.iter().enumerate() {
+        let share = left / (others.len() - index);
+        left -= share;
+        let slots: Vec<u16> = other.slots.iter().rev().take(share).rev().copied().collect();
+        order(cluster, &other.pod, &slots, &fourth.id).await?;
+        if matches!(way, Way::OneSourceAfterTheOther) {
+            until_idle(cluster, &other.pod).await?;
+        }
+    }
+    for other in others {
+        until_idle(cluster, &other.pod).await?;
+    }
+    Ok(since.elapsed())
+}
+
+async fn order(cluster: &Cluster, pod: &str, slots: &[u16], to: &str) -> Result<()> {
+    let mut node = cluster.admin().await?.node(cluster.host(pod), secs(5)).await?;
+    let mut order = cmd("CLUSTER");
+    order.arg("MIGRATESLOTS").arg("SLOTSRANGE");
+    for range in slots.chunk_by(|a, b| a + 1 == *b) {
+        let (Some(first), Some(last)) = (range.first(), range.last()) else { continue };
+        order.arg(first).arg(last);
+    }
+    Ok(order.arg("NODE").arg(to).query_async(&mut node).await?)
+}
+
+/// Waits until a source has no job under way, and none failed.
+async fn until_idle(cluster: &Cluster, pod: &str) -> Result<()> {
+    let mut node = cluster.admin().await?.node(cluster.host(pod), secs(5)).await?;
+    let limit = Instant::now() + LIMIT;
+    loop {
+        let jobs: redis::Value = cmd("CLUSTER").arg("GETSLOTMIGRATIONS").query_async(&mut node).await?;
+        let text = format!("{jobs:?}");
+        let over = text.matches("operation").count();
+        ensure!(!text.contains("failed"), "a job failed: {text}");
+        if text.matches("success").count() >= over {
+            return Ok(());
+        }
+        ensure!(Instant::now() < limit, "no end of the moves by hand");
+        tokio::time::sleep(ms(20)).await;
+    }
+}
