@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use valkey_model::{Action, Member, NodeReport, Role, ShardIndex, Sighting, SlotSet, Step, partition};
 
 use crate::introductions::strangers;
+use crate::newcomers;
 use crate::view::ClusterView;
 
 /// Gives every slot without an owner to the shard that it is due to.
@@ -22,19 +23,10 @@ pub(crate) fn steps(view: &ClusterView, heads: &Heads) -> Vec<Step> {
     let parts = view.shards().zip(partition(view.desired.shards));
     let given = parts.filter_map(|(shard, due)| {
         let slots = due.intersection(&free);
-        let (member, report) = heads.get(&shard).filter(|_| !slots.is_empty())?;
-        Some(give(*member, report, slots))
+        let (on, _) = *heads.get(&shard).filter(|_| !slots.is_empty())?;
+        Some(Step { action: Action::AddSlots { on, slots }, reason: "nobody owns these slots" })
     });
-    given.flatten().collect()
-}
-
-fn give(on: Member, report: &NodeReport, slots: SlotSet) -> Vec<Step> {
-    let epoch = u64::from(on.shard.0) + 1;
-    let numbered = report
-        .is_blank()
-        .then_some(Step { action: Action::SetEpoch { on, epoch }, reason: "a new primary needs an epoch of its own" });
-    let given = Step { action: Action::AddSlots { on, slots }, reason: "nobody owns these slots" };
-    numbered.into_iter().chain([given]).collect()
+    given.collect()
 }
 
 /// Who leads each shard that slots may be given to or taken from.
@@ -66,7 +58,7 @@ fn candidate<'a>(view: &ClusterView<'a>, shard: ShardIndex, chosen: &Heads) -> O
     let candidates = view.live_in(shard).filter(|(member, _)| view.desired.wants(*member));
     let candidates = candidates.filter(|(_, report)| report.is_empty_primary() && !report.loading);
     candidates.min_by_key(|(member, report)| {
-        let settled = (Reverse(followers(report.id)), Reverse(report.config_epoch));
+        let settled = (Reverse(followers(report.id)), newcomers::rank(report.config_epoch));
         (settled, view.shall_resign(*member), crowding(*member), *member)
     })
 }

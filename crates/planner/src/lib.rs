@@ -232,8 +232,8 @@ fn repairs(view: &ClusterView, heads: &Heads, blemishes: &[Blemish]) -> Repairs 
     let mut first = successions.iter().filter_map(Succession::step).collect::<Vec<_>>();
     first.extend(lost.iter().flat_map(|lost| lost.steps.clone()));
     first.extend(forget::ghosts(view));
-    first.extend(formation::steps(view, heads));
     first.extend(newcomers::steps(view, heads));
+    first.extend(formation::steps(view, heads));
     let introductions = introductions::steps(view);
     let rounds = [first, introductions, replicas::steps(view, heads), settle::steps(view, blemishes)];
     let rounds = rounds.into_iter().filter(|round| !round.is_empty()).collect();

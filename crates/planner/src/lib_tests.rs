@@ -17,7 +17,7 @@ fn slots_are_given_before_anybody_is_introduced() {
     let cluster = Fixture::blank(3, 1);
     let plan = plan(cluster.desired, &cluster.seen);
     let [first, second] = plan.rounds.as_slice() else { panic!("{plan:?}") };
-    assert_eq!((first.len(), second.len()), (6, 15));
+    assert_eq!((first.len(), second.len()), (9, 15));
     assert!(second.iter().all(|step| matches!(step.action, Action::Meet { .. })));
 }
 
