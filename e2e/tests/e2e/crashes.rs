@@ -191,7 +191,7 @@ async fn an_operator_killed_after_any_write_of_a_planned_change_loses_nothing(k:
 async fn an_operator_killed_while_a_cluster_forms_is_continued_by_the_next(k: Bench) -> Result<()> {
     let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
     let mut outcome = Ok(true);
-    for writes in [2, 17, 33] {
+    for writes in [5, 25] {
         outcome = formed_with_a_crash(&k, &operator, writes).await;
         if outcome.is_err() {
             break;

@@ -10,25 +10,15 @@ use kube::api::EvictParams;
 use kube::{Api, ResourceExt};
 use tokio::process::Command;
 
-#[e2e::test(exclusive, minutes = 5)]
-async fn a_node_is_drained_and_no_write_is_lost(k: Bench) -> Result<()> {
-    drained(&k, 1).await
-}
-
 #[e2e::test(exclusive, minutes = 15)]
 #[ignore = "long"]
 async fn each_node_in_turn_is_drained_and_no_write_is_lost(k: Bench) -> Result<()> {
-    drained(&k, 3).await
-}
-
-/// Drains so many nodes under load, one after the other.
-async fn drained(k: &Bench, nodes: usize) -> Result<()> {
-    let cache = Cluster::apply(k, "cache", "{persistence: {enabled: false}}").await?;
+    let cache = Cluster::apply(&k, "cache", "{persistence: {enabled: false}}").await?;
     cache.ready(secs(60)).await?;
     let witness = cache.witness().await?.rate(500).start().await?;
     witness.writes_in_every_shard(300, secs(30)).await?;
-    let all: Vec<_> = k.cluster_objects::<Node>().list().await?.iter().map(ResourceExt::name_any).collect();
-    for node in all.iter().take(nodes) {
+    let nodes: Vec<_> = k.cluster_objects::<Node>().list().await?.iter().map(ResourceExt::name_any).collect();
+    for node in &nodes {
         let since = Instant::now();
         let drained =
             kubectl(&["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"]).await;

@@ -41,6 +41,7 @@ async fn an_upgrade_holds_when_it_is_told_to_and_brings_every_node_to_the_new_ve
 }
 
 #[e2e::test(minutes = 10)]
+#[ignore = "long"]
 async fn an_upgrade_to_an_image_that_does_not_exist_is_rolled_back_and_frees_the_cluster(k: Bench) -> Result<()> {
     let spec = json!({"valkeyImage": {"tag": OLD}, "upgrade": {"validationTimeoutSeconds": 20}});
     let old = created(&k, "old", spec).await?;
