@@ -34,8 +34,8 @@ pub(crate) type Heads<'a> = BTreeMap<ShardIndex, (Member, &'a NodeReport)>;
 
 /// The leader of every shard, and of every wanted one that has no slots yet the member that shall lead it.
 ///
-/// New ones are spread over hosts, then over zones. One that was chosen on an earlier look wins, and a choice depends on
-/// the shards before it alone: so a pass that was cut short, or an outdated view of a later shard, changes no choice.
+/// New ones are spread over hosts, then over zones. One that was chosen on an earlier look wins, so that a pass that was cut
+/// short is carried on.
 pub(crate) fn heads<'a>(view: &ClusterView<'a>) -> Heads<'a> {
     let mut chosen = Heads::new();
     for shard in view.all_shards().into_iter().filter(|shard| !has_held(view, *shard)) {
@@ -52,7 +52,9 @@ fn candidate<'a>(view: &ClusterView<'a>, shard: ShardIndex, chosen: &Heads) -> O
         let spot = spots.get(&member)?;
         let others = || chosen.values().filter_map(|(other, _)| spots.get(other));
         let neighbours = others().filter(|other| other.host == spot.host).count();
-        Some((neighbours, others().filter(|other| other.zone == spot.zone).count()))
+        // Three shards on the hosts ab, bc and ca: if the first takes a, then the second must leave c to the third.
+        let awaiting = spots.iter().filter(|(other, at)| other.shard > shard && at.host == spot.host).count();
+        Some((neighbours, awaiting, others().filter(|other| other.zone == spot.zone).count()))
     };
     let followers = |id| view.live_in(shard).filter(|(_, report)| report.primary == Some(id)).count();
     let candidates = view.live_in(shard).filter(|(member, _)| view.desired.wants(*member));

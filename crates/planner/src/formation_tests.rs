@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use valkey_model::{LocalData, Sighting};
 
 use super::*;
@@ -26,6 +28,22 @@ fn primaries_are_spread_over_hosts_and_then_over_zones() {
     cluster.spot("1-0", "a", "x").spot("1-1", "b", "x").spot("1-2", "c", "y");
     let given = actions(&given(&cluster));
     assert_eq!(given, [add_slots("0-0", "0-8191"), add_slots("1-2", "8192-16383")]);
+}
+
+#[test]
+fn a_host_is_left_to_the_shard_that_has_no_other() {
+    for (second, third) in [("bc", "ca"), ("cb", "ca"), ("bc", "ac"), ("cb", "ac")] {
+        let mut cluster = Fixture::blank(3, 1);
+        for (shard, hosts) in ["ab", second, third].into_iter().enumerate() {
+            for (ordinal, host) in hosts.chars().enumerate() {
+                let host = host.to_string();
+                cluster.spot(&format!("{shard}-{ordinal}"), &host, &host);
+            }
+        }
+        let view = cluster.view();
+        let hosts: BTreeSet<_> = heads(&view).values().map(|(head, _)| view.seen().spots[head].host.clone()).collect();
+        assert_eq!(hosts.len(), 3, "{second} {third}: {hosts:?}");
+    }
 }
 
 #[test]
