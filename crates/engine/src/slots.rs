@@ -1,11 +1,12 @@
 //! Commands that move slots.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{Value, cmd, from_redis_value_ref};
 use secrecy::ExposeSecret;
-use valkey_model::{NodeId, SlotSet};
+use valkey_model::{NodeId, SlotKeys, SlotSet};
 
 use crate::connect::Login;
 use crate::error::Error;
@@ -66,6 +67,19 @@ impl Node {
         self.order_within(MIGRATE_DEADLINE, command.arg("KEYS").arg(keys)).await
     }
 
+    /// How many keys are in each of these slots, in all databases. Since 8.0.
+    pub async fn slot_keys(&mut self, slots: &SlotSet) -> Result<SlotKeys, Error> {
+        let mut all = Vec::new();
+        for range in slots.ranges() {
+            let question =
+                cmd("CLUSTER").arg(&["SLOT-STATS", "SLOTSRANGE"]).arg(range.first()).arg(range.last()).to_owned();
+            let answer: Vec<(u16, BTreeMap<String, Value>)> = self.ask(&question).await?;
+            let count = |stats: BTreeMap<String, Value>| from_redis_value_ref(stats.get("key-count")?).ok();
+            all.extend(answer.into_iter().filter_map(|(slot, stats)| Some((slot, count(stats)?))));
+        }
+        Ok(all.into_iter().collect())
+    }
+
     /// How many databases a server of a cluster has; servers before 9.0 have one.
     pub async fn databases(&mut self) -> Result<u64, Error> {
         let answer: Vec<String> = self.ask(cmd("CONFIG").arg("GET").arg("cluster-databases")).await?;
@@ -110,6 +124,16 @@ mod tests {
         let keys = [b"k".to_vec(), b"l".to_vec()];
         parrot.node().await.migrate_keys("10.0.0.2:6379".parse().unwrap(), &keys, &login).await.unwrap();
         assert_eq!(parrot.heard(), "MIGRATE 10.0.0.2 6379  0 3000 REPLACE AUTH2 replicator secret KEYS k l");
+    }
+
+    #[tokio::test]
+    async fn keys_are_counted_slot_by_slot() {
+        let parrot = Parrot::saying(
+            "*2\r\n*2\r\n:7\r\n*2\r\n$9\r\nkey-count\r\n:30\r\n*2\r\n:8\r\n*2\r\n$9\r\nkey-count\r\n:0\r\n",
+        );
+        let keys = parrot.node().await.slot_keys(&"7-8".parse().unwrap()).await.unwrap();
+        assert_eq!(parrot.heard(), "CLUSTER SLOT-STATS SLOTSRANGE 7 8");
+        assert_eq!(keys.iter().collect::<Vec<_>>(), [(7, 30)]);
     }
 
     #[tokio::test]

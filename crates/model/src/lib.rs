@@ -21,5 +21,5 @@ pub use observation::{
     Sighting, Spot, Wish,
 };
 pub use settings::{RefusedSettings, Release, Settings, TakenSettings, WantedSettings};
-pub use slots::{InvalidSlots, SLOTS, SlotRange, SlotSet, partition};
+pub use slots::{InvalidSlots, SLOTS, SlotKeys, SlotRange, SlotSet, partition};
 pub use version::{InvalidVersion, Version};

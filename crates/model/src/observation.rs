@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::{Member, NodeId, Role, ShardIndex, SlotSet, TakenSettings, Version, WantedSettings};
+use crate::{Member, NodeId, Role, ShardIndex, SlotKeys, SlotSet, TakenSettings, Version, WantedSettings};
 
 /// The shape that a cluster should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Observation {
     /// Pods that have not been ready since they were made, and whose server has not failed: they come up for the first time. For
     /// words only.
     pub fresh: BTreeSet<Member>,
+    /// What is in each slot of those who were asked, which is done when slots are about to move only.
+    pub weights: BTreeMap<Member, SlotKeys>,
     /// Why no pod may be made anew at present.
     pub hold: Option<String>,
     /// What running servers should be given; `None`: they are left as they are.

@@ -1,5 +1,6 @@
 //! Hash slots.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -96,6 +97,35 @@ impl SlotSet {
             (len > 0).then(|| SlotRange { first: range.first, last: range.first + (len - 1) })
         });
         Self(taken.collect())
+    }
+}
+
+/// How many keys are in each slot; slots without any may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotKeys(BTreeMap<u16, u64>);
+
+impl SlotKeys {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn of(&self, slot: u16) -> u64 {
+        self.0.get(&slot).copied().unwrap_or(0)
+    }
+
+    /// How many there are in all of these slots.
+    pub fn within(&self, slots: &SlotSet) -> u64 {
+        slots.ranges().flat_map(|range| self.0.range(range.first..=range.last)).map(|(_, keys)| keys).sum()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.0.iter().map(|(slot, keys)| (*slot, *keys))
+    }
+}
+
+impl FromIterator<(u16, u64)> for SlotKeys {
+    fn from_iter<I: IntoIterator<Item = (u16, u64)>>(keys: I) -> Self {
+        Self(keys.into_iter().filter(|(_, keys)| *keys > 0).collect())
     }
 }
 

@@ -3,7 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use valkey_model::{SLOTS, ShardIndex, SlotRange, SlotSet};
+use valkey_model::{SLOTS, ShardIndex, SlotKeys, SlotRange, SlotSet};
+
+/// A fiftieth of a shard's keys more or less is no reason to cut its slots into pieces.
+const TOLERANCE: u64 = 50;
 
 /// Who has slots.
 pub(crate) type Ownership = BTreeMap<ShardIndex, SlotSet>;
@@ -78,6 +81,34 @@ pub(crate) fn choose(owned: &SlotSet, count: u16) -> SlotSet {
         chosen = chosen.union(&run.first(count - chosen.len()));
     }
     chosen
+}
+
+/// The same, where it is known what is in the slots: those that make the shard part with about so many keys.
+///
+/// Mostly that is true of the handy ones. If not, the run of slots is taken that comes nearest.
+pub(crate) fn choose_by_keys(owned: &SlotSet, count: u16, keys: &SlotKeys, due: u64) -> SlotSet {
+    let miss = |slots: &SlotSet| keys.within(slots).abs_diff(due);
+    let handy = choose(owned, count);
+    if miss(&handy) <= keys.within(owned) / TOLERANCE {
+        return handy;
+    }
+    let slots: Vec<u16> = owned.ranges().flat_map(|range| range.first()..=range.last()).collect();
+    let run = nearest_run(&slots, usize::from(count), keys, due);
+    let run: SlotSet = run.iter().filter_map(|slot| SlotRange::new(*slot, *slot).ok()).collect();
+    if miss(&run) < miss(&handy) { run } else { handy }
+}
+
+/// Of all runs of so many slots, one after the other in the list, the one with about so many keys.
+fn nearest_run<'a>(slots: &'a [u16], count: usize, keys: &SlotKeys, due: u64) -> &'a [u16] {
+    let mut sum: u64 = slots.iter().take(count).map(|slot| keys.of(*slot)).sum();
+    let (mut best, mut least) = (0, sum.abs_diff(due));
+    for (start, (leaves, enters)) in slots.iter().zip(slots.iter().skip(count)).enumerate() {
+        sum = sum - keys.of(*leaves) + keys.of(*enters);
+        if sum.abs_diff(due) < least {
+            (best, least) = (start + 1, sum.abs_diff(due));
+        }
+    }
+    slots.get(best..best + count).unwrap_or(slots)
 }
 
 #[cfg(test)]

@@ -117,6 +117,16 @@ pub struct Progress {
     pub of: usize,
     pub message: String,
     pub waiting_for: Option<String>,
+    /// What is still to be moved, if slots are.
+    pub load: Option<Load>,
+}
+
+/// Slots with what is in them. Keys and bytes are an estimate: those of a shard are taken to be spread evenly over its slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    pub slots: u16,
+    pub keys: u64,
+    pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use valkey_model::{
 use crate::balance::Imbalance;
 use crate::change::Deed;
 use crate::formation::Heads;
+use crate::memory;
 use crate::scaling::{ALARMING, left_to_do};
 use crate::view::ClusterView;
-use crate::{Operation, Progress};
+use crate::{Load, Operation, Progress};
 
 /// What a cluster with these blemishes is busy with.
 ///
@@ -98,7 +99,7 @@ pub(crate) fn measure(view: &ClusterView, heads: &Heads, operation: Operation, b
     match operation {
         Operation::Forming => forming(view),
         Operation::Healing => healing(view, blemishes),
-        Operation::Scaling => scaling(view, &left_to_do(view, heads)),
+        Operation::Scaling => scaling(view, heads, &left_to_do(view, heads)),
         Operation::Rolling => rolling(view),
         Operation::Switching => say(operation, 0, 1, "a shard gets another primary".to_owned()),
         Operation::Draining => draining(view),
@@ -107,7 +108,7 @@ pub(crate) fn measure(view: &ClusterView, heads: &Heads, operation: Operation, b
 }
 
 fn say(operation: Operation, done: usize, of: usize, message: String) -> Progress {
-    Progress { operation, done, of, message, waiting_for: None }
+    Progress { operation, done, of, message, waiting_for: None, load: None }
 }
 
 fn healing(view: &ClusterView, blemishes: &[Blemish]) -> Progress {
@@ -116,18 +117,24 @@ fn healing(view: &ClusterView, blemishes: &[Blemish]) -> Progress {
     say(Operation::Healing, size - ill, size, format!("{} of {size} nodes are well", size - ill))
 }
 
-fn scaling(view: &ClusterView, left: &Imbalance) -> Progress {
+fn scaling(view: &ClusterView, heads: &Heads, left: &Imbalance) -> Progress {
     let misplaced = left.misplaced();
     if misplaced > 0 {
         let leaving: Vec<ShardIndex> = left.surplus.keys().copied().filter(|shard| view.is_leaving(*shard)).collect();
         let whither = if leaving.is_empty() { "to" } else { "away from" };
         let shards = if leaving.is_empty() { left.deficit.keys().copied().collect() } else { leaving };
+        let load = load(heads, left);
+        let inside = match load {
+            Load { keys: 0, .. } => String::new(),
+            Load { keys, bytes, .. } => format!(" with about {keys} keys, {},", memory::in_words(bytes)),
+        };
         let message = format!(
-            "{misplaced} slots are still to be moved {whither} {}{}",
+            "{misplaced} slots{inside} are still to be moved {whither} {}{}",
             list("shard", "shards", &shards),
             failures(view).map(|(_, told)| format!("; {told}")).unwrap_or_default(),
         );
-        return say(Operation::Scaling, (SLOTS - misplaced).into(), SLOTS.into(), message);
+        let progress = say(Operation::Scaling, (SLOTS - misplaced).into(), SLOTS.into(), message);
+        return Progress { load: Some(load), ..progress };
     }
     let leaving: Vec<Member> = view.leaving().map(|(member, _)| member).collect();
     let size = view.desired.size();
@@ -138,6 +145,21 @@ fn scaling(view: &ClusterView, left: &Imbalance) -> Progress {
     }
     let joined = view.live().filter(|(member, _)| view.desired.wants(*member) && has_joined(view, *member)).count();
     say(Operation::Scaling, joined, size, format!("{joined} of {size} nodes joined"))
+}
+
+fn load(heads: &Heads, left: &Imbalance) -> Load {
+    left.surplus.iter().fold(Load::default(), |sum, (shard, slots)| {
+        let head = heads.get(shard).map(|(_, head)| *head);
+        let part = |amount: u64, of: u16| {
+            let part = u128::from(amount) * u128::from(*slots) / u128::from(of.max(1));
+            u64::try_from(part).unwrap_or(u64::MAX)
+        };
+        Load {
+            slots: sum.slots + slots,
+            keys: sum.keys + head.map_or(0, |head| part(head.keys, head.slots.len())),
+            bytes: sum.bytes + head.map_or(0, |head| part(head.memory, head.slots.len())),
+        }
+    })
 }
 
 /// The source of slots that fails most often, and what is told about it.

@@ -40,9 +40,10 @@ fn lacks_room(report: &NodeReport, part: u64) -> bool {
     report.max_memory > 0 && needed >= report.max_memory
 }
 
-fn in_words(bytes: u64) -> String {
+pub(crate) fn in_words(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{bytes} bytes"),
+        1_000_000..10_000_000 => format!("{} kB", bytes / 1000),
         _ => format!("{} MB", bytes / 1_000_000),
     }
 }

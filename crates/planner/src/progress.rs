@@ -14,11 +14,11 @@ use crate::takeover::Succession;
 use crate::view::ClusterView;
 use crate::{Operation, Progress, State};
 
-/// Gossip answers within this time while a cluster forms.
+/// Gossip answers within this time when nodes meet.
 const FORMING: Duration = Duration::from_millis(100);
 const HEALING: Duration = Duration::from_millis(500);
-/// A source of slots should have no idle time between two goes.
-const MOVING: Duration = Duration::from_millis(100);
+/// The sources of slots tell when they are through; this is for what people are told meanwhile.
+const MOVING: Duration = Duration::from_millis(500);
 /// Pods come and go with events; this is for what has none.
 pub(crate) const CHANGING: Duration = Duration::from_millis(500);
 /// Whoever evicts pods comes again after some seconds, and may never come.
@@ -54,7 +54,7 @@ pub(crate) fn report(story: Story) -> (State, Option<Duration>) {
     let Story { view, heads, blemishes, successions: _, repairs, intents, deed } = story;
     let operation = operation(view, heads, blemishes, deed);
     let progress = with_details(story, measure(view, heads, operation, blemishes));
-    let gossip = if operation == Operation::Forming { FORMING } else { HEALING };
+    let gossip = gossip(operation);
     let ill = blemishes.iter().any(|blemish| !is_news(view, blemish));
     let moving = view.live().any(|(_, report)| !report.exports.running.is_empty());
     if repairs == Activity::Acting {
@@ -138,12 +138,17 @@ fn with_details(story: Story, progress: Progress) -> Progress {
     Progress { message: std::iter::once(progress.message).chain(details).collect(), ..progress }
 }
 
+/// How soon news that are on their way to other nodes can be there.
+fn gossip(operation: Operation) -> Duration {
+    if matches!(operation, Operation::Forming | Operation::Scaling) { FORMING } else { HEALING }
+}
+
 const NEWS: &str = "the news to reach every node";
 
 /// Nothing can be done but to wait until somebody is well again, or until a human helps.
 fn waiting(story: Story, mut progress: Progress) -> (State, Option<Duration>) {
     let Story { view, blemishes, successions, .. } = story;
-    let gossip = if progress.operation == Operation::Forming { FORMING } else { HEALING };
+    let gossip = gossip(progress.operation);
     let succession = successions.iter().find_map(|succession| match succession {
         Succession::Wait { on } => Some(on.clone()),
         Succession::Act { .. } => None,
@@ -154,7 +159,9 @@ fn waiting(story: Story, mut progress: Progress) -> (State, Option<Duration>) {
         return (State::Stuck(progress), Some(STUCK));
     }
     let copying = blemishes.iter().any(|b| matches!(b, Blemish::Loading(_) | Blemish::Syncing(_)));
-    let headless = blemishes.iter().any(|b| matches!(b, Blemish::Headless(_))) && !view.owned().is_empty();
+    // A new shard has no primary yet; it gets one as soon as its members have met.
+    let ill = progress.operation == Operation::Healing;
+    let headless = ill && blemishes.iter().any(|b| matches!(b, Blemish::Headless(_)));
     let again = match &absent {
         _ if succession.is_some() || copying || headless => Some(PATIENT),
         Some((_, Absence::Silent)) => Some(UNANSWERED),

@@ -4,11 +4,12 @@
 //! remembered: who has which slots, and what is under way, is read from the servers on every look, so another target, a crash of
 //! ours or a failed job is just another starting point (F22, F25).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use valkey_model::{
-    Action, Export, Member, NodeReport, PeerHealth, ReplicaLink, Role, SLOTS, ShardIndex, Sighting, Step, Version, Way,
+    Action, Export, Member, NodeReport, PeerHealth, ReplicaLink, Role, SLOTS, ShardIndex, Sighting, SlotKeys, SlotSet,
+    Step, Version, Way,
 };
 
 use crate::balance::{self, Imbalance, Ownership, Transfer, imbalance};
@@ -101,7 +102,7 @@ pub(crate) fn begin(view: &ClusterView, heads: &Heads, reserved: &BTreeSet<Shard
     let obstacle = |shard| unfit(shard).or_else(|| wish(shard)).or_else(|| resting(shard));
     let is_free = |shard: ShardIndex| !view.is_moving(shard) && obstacle(shard).is_none();
     let transfers = balance::transfers(&imbalance, view.desired.shards, is_free);
-    let steps: Vec<Step> = transfers.into_iter().flat_map(|transfer| jobs(view, heads, transfer)).collect();
+    let steps: Vec<Step> = transfers.into_iter().flat_map(|transfer| jobs(view, heads, &imbalance, transfer)).collect();
     if !steps.is_empty() {
         return Intent::Act(steps);
     }
@@ -165,7 +166,7 @@ fn pause(member: Member, report: &NodeReport) -> Option<String> {
     Some(format!("the next try of moving slots away from {member}, in {left} s"))
 }
 
-fn jobs(view: &ClusterView, heads: &Heads, transfer: Transfer) -> Vec<Step> {
+fn jobs(view: &ClusterView, heads: &Heads, imbalance: &Imbalance, transfer: Transfer) -> Vec<Step> {
     let Transfer { from, to, count } = transfer;
     let (Some((on, source)), Some((_, target))) = (heads.get(&from), heads.get(&to)) else { return Vec::new() };
     let known = source.peer(target.id).is_some_and(|p| p.address == Some(target.address) && p.role == Role::Primary);
@@ -174,15 +175,37 @@ fn jobs(view: &ClusterView, heads: &Heads, transfer: Transfer) -> Vec<Step> {
     }
     let way = if source.version.min(target.version) >= ATOMIC_SINCE { Way::Atomic } else { Way::Classic };
     let reason = if view.is_leaving(from) { "its shard is leaving" } else { "another shard has too few slots" };
-    let mut left = balance::choose(&source.slots, count);
-    let size = job_size(source);
+    let weights = view.seen().weights.get(on).filter(|weights| !weights.is_empty());
+    let mut left = match weights {
+        Some(keys) => {
+            balance::choose_by_keys(&source.slots, count, keys, keys_due(view, heads, imbalance, transfer, source))
+        }
+        None => balance::choose(&source.slots, count),
+    };
     let mut steps = Vec::new();
     while !left.is_empty() && steps.len() < JOBS {
-        let slots = left.first(size);
+        let slots = weights.map_or_else(|| left.first(job_size(source)), |keys| weighed_job(source, &left, keys));
         left = left.minus(&slots);
         steps.push(Step { action: Action::Migrate { on: *on, slots, to: target.id, way }, reason });
     }
     steps
+}
+
+/// How many keys should go with a transfer, for the data to be spread as evenly as the slots.
+///
+/// Bytes are what counts, but servers tell them for all slots together only: within a shard every key counts the same.
+fn keys_due(view: &ClusterView, heads: &Heads, imbalance: &Imbalance, transfer: Transfer, source: &NodeReport) -> u64 {
+    let Transfer { from, to, count } = transfer;
+    let bytes = |shard: ShardIndex| heads.get(&shard).map_or(0, |(_, head)| u128::from(head.memory));
+    let fair = heads.keys().map(|shard| bytes(*shard)).sum::<u128>() / u128::from(view.desired.shards.max(1));
+    let of = |amounts: &BTreeMap<ShardIndex, u16>, shard| u128::from(amounts.get(&shard).copied().unwrap_or(1).max(1));
+    let (too_many, slots) = if view.is_leaving(from) {
+        (fair.saturating_sub(bytes(to)), of(&imbalance.deficit, to))
+    } else {
+        (bytes(from).saturating_sub(fair), of(&imbalance.surplus, from))
+    };
+    let due = too_many * u128::from(count) * u128::from(source.keys) / slots / bytes(from).max(1);
+    u64::try_from(due).unwrap_or(u64::MAX)
 }
 
 /// How many slots fit into a job, if keys are spread evenly. Each failure halves it: a smaller job has less time to fail (F21).
@@ -191,6 +214,19 @@ fn job_size(source: &NodeReport) -> u16 {
     let fitting = (KEYS_PER_JOB * slots).checked_div(source.keys).unwrap_or(u64::MAX);
     let fitting = u16::try_from(fitting).unwrap_or(u16::MAX).min(SLOTS_PER_JOB);
     fitting.checked_shr(source.exports.failures).unwrap_or(0).max(1)
+}
+
+/// The first slots that fit into a job by what is in them; one that is too large goes alone.
+fn weighed_job(source: &NodeReport, left: &SlotSet, keys: &SlotKeys) -> SlotSet {
+    let halved = |limit: u64| limit.checked_shr(source.exports.failures).unwrap_or(0);
+    let (room, most) = (halved(KEYS_PER_JOB), halved(SLOTS_PER_JOB.into()).max(1));
+    let slots = left.ranges().flat_map(|range| range.first()..=range.last());
+    let mut sum = 0_u64;
+    let fitting = slots.zip(1_u64..).take_while(|(slot, number)| {
+        sum = sum.saturating_add(keys.of(*slot));
+        *number == 1 || (sum <= room && *number <= most)
+    });
+    left.first(u16::try_from(fitting.count()).unwrap_or(SLOTS_PER_JOB))
 }
 
 #[cfg(test)]

@@ -60,6 +60,34 @@ fn a_job_has_no_more_keys_than_a_pause_can_bear() {
 }
 
 #[test]
+fn slots_are_chosen_by_what_is_in_them() {
+    let mut cluster = with_new_shards();
+    // All of shard 0's data is in its last quarter; shard 1 has as much, but spread evenly.
+    for leader in ["0-0", "1-0"] {
+        cluster.report(leader).keys = 20_480;
+        cluster.report(leader).memory = 2_048_000;
+    }
+    cluster.seen.weights.insert(member("0-0"), (6144..8192).map(|slot| (slot, 10)).collect());
+    let moves = moved(&begun(&cluster));
+    let from_0: Vec<_> = moves.iter().filter(|(from, ..)| from == "0-0").map(|(_, _, slots)| slots.as_str()).collect();
+    assert_eq!(from_0, ["3072-5119", "5120-7167"], "half of the slots, with half of the keys");
+    let from_1: Vec<_> = moves.iter().filter(|(from, ..)| from == "1-0").map(|(_, _, slots)| slots.as_str()).collect();
+    assert_eq!(from_1, ["8192-10239", "10240-12287"]);
+}
+
+#[test]
+fn a_job_ends_before_the_slot_that_would_be_too_much() {
+    let mut cluster = with_new_shards();
+    cluster.report("0-0").keys = 100_000;
+    cluster.report("0-0").memory = 1;
+    let keys = [(0, 30_000), (1, 20_000), (2, 50_000)];
+    cluster.seen.weights.insert(member("0-0"), keys.into_iter().collect());
+    let jobs: Vec<_> = moved(&begun(&cluster)).into_iter().filter(|(from, ..)| from == "0-0").collect();
+    let jobs: Vec<_> = jobs.iter().map(|(_, _, slots)| slots.as_str()).collect();
+    assert_eq!(jobs, ["0", "1", "2", "3-2050", "2051-4095"]);
+}
+
+#[test]
 fn a_failure_makes_the_next_try_smaller_and_later() {
     for (failures, waits, slots) in [(1, 1, "0-1023"), (2, 2, "0-511"), (4, 8, "0-127"), (30, 60, "0")] {
         let mut cluster = with_new_shards();

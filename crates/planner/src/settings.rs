@@ -60,7 +60,7 @@ pub(crate) fn progress(view: &ClusterView) -> Option<Progress> {
     let which =
         if target.mark == settings.wanted.mark { "the settings of the spec" } else { "the former settings again" };
     let message = format!("{done} of {of} nodes have {which}");
-    Some(Progress { operation: Operation::Configuring, done, of, message, waiting_for: None })
+    Some(Progress { operation: Operation::Configuring, done, of, message, waiting_for: None, load: None })
 }
 
 struct Target<'a> {

@@ -15,13 +15,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
-use valkey_model::Action;
+use valkey_model::{Action, SlotKeys};
 
 use crate::Reloadable;
 use crate::convert::Malformed;
 use crate::message::{Observed, Outcome};
 use crate::proto::sidecar_client;
-use crate::proto::{ExecuteRequest, ObserveRequest};
+use crate::proto::{ExecuteRequest, ObserveRequest, WeighRequest};
 use crate::tls::{Credentials, HTTP2, TlsError, client_config};
 
 const CONNECT: Duration = Duration::from_secs(1);
@@ -92,6 +92,11 @@ pub struct SidecarClient {
 impl SidecarClient {
     pub async fn observe(&mut self) -> Result<Observed, CallError> {
         let answer = within(OBSERVE, self.stub.observe(ObserveRequest {})).await?;
+        Ok(answer.try_into()?)
+    }
+
+    pub async fn weigh(&mut self) -> Result<SlotKeys, CallError> {
+        let answer = within(OBSERVE, self.stub.weigh(WeighRequest {})).await?;
         Ok(answer.try_into()?)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use valkey_model::{
     Export, Exports, Failure, Held, InvalidNodeId, InvalidSlots, InvalidVersion, LocalData, NodeId, NodeReport, Peer,
-    PeerHealth, RefusedSettings, ReplicaLink, Role, TakenSettings,
+    PeerHealth, RefusedSettings, ReplicaLink, Role, SlotKeys, SlotRange, TakenSettings,
 };
 
 use crate::message::{Certificate, Certificates, Observed, State};
@@ -30,6 +30,29 @@ pub enum Malformed {
     Slots(#[from] InvalidSlots),
     #[error(transparent)]
     Version(#[from] InvalidVersion),
+}
+
+impl From<SlotKeys> for proto::WeighResponse {
+    fn from(keys: SlotKeys) -> Self {
+        let (slots, keys) = keys.iter().map(|(slot, keys)| (u32::from(slot), keys)).unzip();
+        Self { slots, keys }
+    }
+}
+
+impl TryFrom<proto::WeighResponse> for SlotKeys {
+    type Error = Malformed;
+
+    fn try_from(response: proto::WeighResponse) -> Result<Self, Malformed> {
+        let proto::WeighResponse { slots, keys } = response;
+        if slots.len() != keys.len() {
+            return Err(Malformed::Lacks("the keys of a slot"));
+        }
+        let slot = |slot: u32| {
+            let slot = u16::try_from(slot).unwrap_or(u16::MAX);
+            SlotRange::new(slot, slot).map(SlotRange::first)
+        };
+        slots.into_iter().zip(keys).map(|(number, keys)| Ok((slot(number)?, keys))).collect()
+    }
 }
 
 impl From<Observed> for proto::ObserveResponse {

@@ -3,7 +3,7 @@
 use valkey_model::{Held, NodeReport, Sighting};
 
 /// Raised with every change that the other side can notice.
-pub const CONTRACT_VERSION: u32 = 3;
+pub const CONTRACT_VERSION: u32 = 4;
 
 /// What a sidecar answers when it is asked about its server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,13 +9,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 use tracing::debug;
-use valkey_model::{Action, Member};
+use valkey_model::{Action, Member, SlotKeys};
 
 use crate::accept::{Admitted, accept};
 use crate::convert::action;
 use crate::message::{Observed, Outcome};
 use crate::proto::sidecar_server::{self, SidecarServer};
-use crate::proto::{ExecuteRequest, ExecuteResponse, ObserveRequest, ObserveResponse};
+use crate::proto::{ExecuteRequest, ExecuteResponse, ObserveRequest, ObserveResponse, WeighRequest, WeighResponse};
 use crate::tls::{HTTP2, ServerTls};
 
 /// Notices an operator that is gone without a word, so that its connections do not pile up.
@@ -32,6 +32,8 @@ pub trait Sidecar: Send + Sync + 'static {
     fn observe(&self) -> impl Future<Output = Result<Observed, Unanswered>> + Send;
     /// Carries the actions out one after the other, stops at the first that fails, and says what became of each.
     fn execute(&self, actions: Vec<Action>) -> impl Future<Output = Vec<Outcome>> + Send;
+    /// How many keys are in each slot.
+    fn weigh(&self) -> impl Future<Output = Result<SlotKeys, Unanswered>> + Send;
 }
 
 /// Answers the operator for as long as the future lives.
@@ -66,6 +68,11 @@ impl<S: Sidecar> sidecar_server::Sidecar for Desk<S> {
         let actions = actions.map_err(|malformed| Status::invalid_argument(malformed.to_string()))?;
         let outcomes = self.0.execute(actions).await;
         Ok(Response::new(ExecuteResponse { outcomes: outcomes.into_iter().map(Into::into).collect() }))
+    }
+
+    async fn weigh(&self, _request: Request<WeighRequest>) -> Result<Response<WeighResponse>, Status> {
+        let keys = self.0.weigh().await.map_err(|Unanswered(reason)| Status::unavailable(reason))?;
+        Ok(Response::new(keys.into()))
     }
 }
 

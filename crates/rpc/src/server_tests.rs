@@ -32,6 +32,10 @@ impl Sidecar for Simple {
             .map(|(action, index)| if index == 1 { Outcome::Refused(action.to_string()) } else { Outcome::Done })
             .collect()
     }
+
+    async fn weigh(&self) -> Result<SlotKeys, Unanswered> {
+        Ok([(7, 70), (16383, 1)].into_iter().collect())
+    }
 }
 
 struct Running {
@@ -74,6 +78,8 @@ async fn the_operator_asks_and_commands() {
     let on = Member::new(0, 0);
     let outcomes = client.execute(&[Action::Release { on }, Action::TakeOver { on }]).await.unwrap();
     assert_eq!(outcomes, [Outcome::Done, Outcome::Refused("make 0-0 the primary of its shard".into())]);
+    let keys: Vec<_> = client.weigh().await.unwrap().iter().collect();
+    assert_eq!(keys, [(7, 70), (16383, 1)]);
     assert_eq!(sidecar.refusals.count(), 0);
 }
 

@@ -7,7 +7,7 @@ use anyhow::bail;
 use tokio::time::timeout;
 use tracing::{info, warn};
 use valkey_engine::Error;
-use valkey_model::{Action, Member, Way};
+use valkey_model::{Action, Member, SlotKeys, Way};
 use valkey_planner::guard::Released;
 use valkey_rpc::{
     CONTRACT_VERSION, Certificate, Certificates, Credentials, Observed, Outcome, Reloadable, Sidecar, State, Unanswered,
@@ -62,6 +62,13 @@ impl Sidecar for Commands {
         }
         outcomes
     }
+
+    async fn weigh(&self) -> Result<SlotKeys, Unanswered> {
+        timeout(PATIENCE, self.slot_keys())
+            .await
+            .unwrap_or_else(|_| Err(Error::Deadline(PATIENCE).into()))
+            .map_err(|error| Unanswered(error.to_string()))
+    }
 }
 
 impl Commands {
@@ -89,6 +96,12 @@ impl Commands {
         report.exports = together(report.exports, ours);
         report.settings = Some(self.context.settings.taken());
         Ok(State::Known(Box::new(report)))
+    }
+
+    async fn slot_keys(&self) -> Result<SlotKeys, ReachError> {
+        let mut server = self.context.server().await?;
+        let slots = server.table().await?.myself.slots;
+        Ok(server.slot_keys(&slots).await?)
     }
 
     fn certificates(&self) -> Certificates {

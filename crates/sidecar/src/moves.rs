@@ -52,7 +52,11 @@ pub async fn order_atomic(context: &Context, slots: &SlotSet, to: NodeId) -> Res
             let report = server.observe(context.address().map_err(ReachError::from)?).await?;
             if is_needless(&report, slots, to) { Ok(()) } else { Err(Error::Refused(words).into()) }
         }
-        result => Ok(result?),
+        Ok(()) => {
+            context.board.nudge();
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

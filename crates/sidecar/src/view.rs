@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use valkey_model::{Held, NodeReport, ReplicaLink, Role};
 use valkey_planner::guard::HoldReason;
 use valkey_rpc::{Event, Summary};
@@ -99,7 +99,9 @@ impl View {
 fn changes(before: &NodeReport, after: &NodeReport) -> Vec<Event> {
     let role = (before.role != after.role || before.primary != after.primary).then_some(Event::RoleChanged);
     let link = (after.role == Role::Replica && before.link != after.link).then_some(Event::LinkChanged);
-    let moved = after.exports.running.len() < before.exports.running.len();
+    // A small move may be over before anybody saw it run.
+    let gave = || after.exports.running.is_empty() && !before.slots.minus(&after.slots).is_empty();
+    let moved = after.exports.running.len() < before.exports.running.len() || gave();
     let state = before.serving != after.serving || before.loading != after.loading || moved;
     let state = state.then_some(Event::StateChanged);
     [role, link, state].into_iter().flatten().collect()
@@ -107,22 +109,34 @@ fn changes(before: &NodeReport, after: &NodeReport) -> Vec<Event> {
 
 /// The place where the view is kept.
 #[derive(Debug, Default)]
-pub struct Board(watch::Sender<View>);
+pub struct Board {
+    kept: watch::Sender<View>,
+    nudge: Notify,
+}
 
 impl Board {
     pub fn view(&self) -> View {
-        self.0.borrow().clone()
+        self.kept.borrow().clone()
+    }
+
+    /// Has the server looked at as soon as can be: something about it is about to change.
+    pub fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
+    pub async fn nudged(&self) {
+        self.nudge.notified().await;
     }
 
     pub fn set(&self, phase: Phase) {
-        self.0.send_modify(|view| *view = View { phase, life: view.life.wrapping_add(1), report: None });
+        self.kept.send_modify(|view| *view = View { phase, life: view.life.wrapping_add(1), report: None });
     }
 
     /// Takes note of a reply, and says what is new. A reply from a life that is over, on its way while the server ended, is
     /// none.
     pub fn replied(&self, life: u64, report: Option<NodeReport>) -> Vec<Event> {
         let mut news = Vec::new();
-        self.0.send_if_modified(|view| {
+        self.kept.send_if_modified(|view| {
             let current = view.life == life;
             if current {
                 (*view, news) = view.after_reply(report, Instant::now());

@@ -80,6 +80,8 @@ fn news_are_what_changed_and_nothing_else() {
     let moving = NodeReport { exports: Exports { running: vec![export], ..Exports::default() }, ..report() };
     assert_eq!(news(up(report(), now), moving.clone()), []);
     assert_eq!(news(up(moving, now), report()), [Event::StateChanged]);
+    // A move that nobody saw run.
+    assert_eq!(news(up(report(), now), NodeReport { slots: SlotSet::EMPTY, ..report() }), [Event::StateChanged]);
     assert_eq!(news(up(replica(ReplicaLink::Up), now), report()), [Event::RoleChanged]);
     assert_eq!(news(up(replica(ReplicaLink::Up), now), replica(ReplicaLink::Down)), [Event::LinkChanged]);
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::select;
 use tokio::time::sleep;
 use tracing::debug;
 use valkey_engine::Node;
@@ -14,6 +15,8 @@ use crate::view::{Phase, View};
 const SOON: Duration = Duration::from_millis(100);
 /// While something is about to change.
 const OFTEN: Duration = Duration::from_millis(250);
+/// While the server moves slots: the next ones wait for it.
+const MOVING: Duration = Duration::from_millis(50);
 const STEADY: Duration = Duration::from_secs(1);
 
 pub async fn watch(context: &Context) {
@@ -29,13 +32,17 @@ pub async fn watch(context: &Context) {
             }
             Err(error) => debug!(%error, "no reply from the server"),
         }
-        sleep(until_next(&context.board.view())).await;
+        select! {
+            () = sleep(until_next(&context.board.view())) => {}
+            () = context.board.nudged() => {}
+        }
     }
 }
 
 fn until_next(view: &View) -> Duration {
     match view.phase {
-        Phase::Up { .. } if view.ready(Instant::now()).is_ok() && !view.moves_slots() => STEADY,
+        Phase::Up { .. } if view.moves_slots() => MOVING,
+        Phase::Up { .. } if view.ready(Instant::now()).is_ok() => STEADY,
         Phase::Up { .. } => OFTEN,
         Phase::Unknown | Phase::Held { .. } | Phase::Starting => SOON,
     }

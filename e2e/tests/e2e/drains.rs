@@ -84,12 +84,12 @@ async fn an_eviction_waits_until_the_shard_is_handed_over_and_the_successor_is_c
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Eviction {
+pub enum Eviction {
     Done,
     NotNow,
 }
 
-async fn evict(k: &Bench, pod: &str) -> Result<Eviction> {
+pub async fn evict(k: &Bench, pod: &str) -> Result<Eviction> {
     let pods: Api<Pod> = Api::namespaced(k.client().clone(), k.namespace());
     match pods.evict(pod, &EvictParams::default()).await {
         Ok(_) => Ok(Eviction::Done),

@@ -15,6 +15,7 @@ mod rolls;
 mod scaling;
 mod security;
 mod settings;
+mod storm;
 mod tls;
 mod upgrades;
 mod volumes;

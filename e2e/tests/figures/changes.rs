@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use valkey_api::ValkeyCluster;
 
-use crate::{moves, operator, row};
+use crate::{operator, row};
 
 const LIMIT: Duration = Duration::from_mins(5);
 const SWITCHOVER: &str = "valkey.io/switchover";
@@ -17,7 +17,7 @@ const SWITCHOVER: &str = "valkey.io/switchover";
 const TIMES: usize = 20;
 
 #[e2e::test(exclusive, minutes = 60)]
-async fn planned_changes(k: Bench) -> Result<()> {
+async fn handovers_and_rolls(k: Bench) -> Result<()> {
     let cache = Cluster::apply(&k, "cache", "{persistence: {enabled: false}}").await?;
     cache.ready(secs(60)).await?;
     let mut switched = Vec::new();
@@ -30,7 +30,6 @@ async fn planned_changes(k: Bench) -> Result<()> {
     let restarts = restarts(&k, &cache).await?;
     let roll = witnessed(&cache, roll(&cache)).await?;
     operator::remove(&k, "cache").await?;
-    let moves = moves::measure(&k).await?;
 
     println!("\n| figure | median | least | most | ratio |\n|---|---|---|---|---|");
     pauses("a shard is handed over by annotation", &switched);
@@ -38,7 +37,6 @@ async fn planned_changes(k: Bench) -> Result<()> {
     let base = row("six restarts by hand, one after the other: deleted → in sync", &mut [restarts], None);
     row("roll of 3×1: setting changed → done", &mut [roll.took], Some(("the restarts", base)));
     row("the longest write pause meanwhile", &mut [roll.pause], None);
-    moves.print();
     Ok(())
 }
 

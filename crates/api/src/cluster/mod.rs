@@ -20,7 +20,7 @@ pub use parts::{
     Aof, AppendFsync, Auth, Persistence, PullPolicy, PullSecret, Rdb, ReadService, Replication, Retain, SecretKey,
     SidecarImage, Tls, Upgrade, ValkeyImage,
 };
-pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Operation, Phase, TlsStatus};
+pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Moves, Operation, Phase, TlsStatus};
 
 /// What a user may ask of a cluster. `{}` gives a working, secure cluster of three primaries with a replica each.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]

@@ -138,6 +138,30 @@ pub struct Operation {
     /// What has to happen before it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// What is moved between shards, if slots are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Moves>,
+}
+
+/// How far a move of slots has got. Keys and bytes are estimates.
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Moves {
+    /// When the first slot began to move.
+    pub started_at: Time,
+    /// All that were to be moved, with those that joined while it went on.
+    pub slots: i32,
+    pub slots_left: i32,
+    pub keys_left: i64,
+    /// What all of these slots take, by the memory that their servers use.
+    pub bytes: i64,
+    pub bytes_left: i64,
+    /// On average since it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<i64>,
+    /// By the pace so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<i64>,
 }
 
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]

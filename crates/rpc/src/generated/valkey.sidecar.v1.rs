@@ -166,6 +166,16 @@ pub struct Certificate {
     #[prost(int64, tag = "2")]
     pub expires_at: i64,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WeighRequest {}
+/// The keys of a slot are at the same place as the slot. Slots without keys are left out.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WeighResponse {
+    #[prost(uint32, repeated, tag = "1")]
+    pub slots: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub keys: ::prost::alloc::vec::Vec<u64>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExecuteRequest {
     #[prost(message, repeated, tag = "1")]
@@ -601,6 +611,28 @@ pub mod sidecar_client {
                 .insert(GrpcMethod::new("valkey.sidecar.v1.Sidecar", "Execute"));
             self.inner.unary(req, path, codec).await
         }
+        /// How many keys are in each slot of this server. Too much to be told with every look.
+        pub async fn weigh(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WeighRequest>,
+        ) -> std::result::Result<tonic::Response<super::WeighResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/valkey.sidecar.v1.Sidecar/Weigh",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("valkey.sidecar.v1.Sidecar", "Weigh"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -626,6 +658,11 @@ pub mod sidecar_server {
             &self,
             request: tonic::Request<super::ExecuteRequest>,
         ) -> std::result::Result<tonic::Response<super::ExecuteResponse>, tonic::Status>;
+        /// How many keys are in each slot of this server. Too much to be told with every look.
+        async fn weigh(
+            &self,
+            request: tonic::Request<super::WeighRequest>,
+        ) -> std::result::Result<tonic::Response<super::WeighResponse>, tonic::Status>;
     }
     /// What the operator asks of the sidecar beside one Valkey server.
     ///
@@ -778,6 +815,49 @@ pub mod sidecar_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExecuteSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/valkey.sidecar.v1.Sidecar/Weigh" => {
+                    #[allow(non_camel_case_types)]
+                    struct WeighSvc<T: Sidecar>(pub Arc<T>);
+                    impl<T: Sidecar> tonic::server::UnaryService<super::WeighRequest>
+                    for WeighSvc<T> {
+                        type Response = super::WeighResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WeighRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Sidecar>::weigh(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WeighSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -23,7 +23,9 @@ use kube::runtime::controller::Action;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use valkey_api::{ChildNames, ClusterStatus, Phase, ValkeyCluster, ValkeyClusterStatus};
-use valkey_model::{Desired, Member, Settings as ServerSettings, ShardIndex, WantedSettings, blemishes};
+use valkey_model::{
+    Action as Deed, Desired, Member, Settings as ServerSettings, ShardIndex, WantedSettings, blemishes,
+};
 use valkey_planner::{Plan, State, plan};
 use valkey_resources::{
     BuildError, CheckedCluster, Children, Fitting, Owner, Trust, Wiring, check, connection_secret, object,
@@ -31,7 +33,7 @@ use valkey_resources::{
 };
 
 use self::material::{Home, Material};
-use self::observe::{Seen, Wanted, observe};
+use self::observe::{Seen, Wanted, observe, weigh};
 use self::status::{Attention, Picture};
 use crate::children;
 use crate::context::{Context, Memory};
@@ -44,6 +46,8 @@ const RESYNC: Duration = Duration::from_mins(5);
 const RETRY: Duration = Duration::from_secs(2);
 /// How soon to look again while something is not as it should be and nothing was promised to wake us.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How soon to look again at a cluster that is left alone and not as it should be.
+const PAUSED: Duration = Duration::from_secs(10);
 /// How soon to look again for something that the spec refers to and that is missing.
 const REFERENCE_PATROL: Duration = Duration::from_secs(5);
 
@@ -156,9 +160,14 @@ impl Pass<'_> {
         let attention = if self.cluster.spec.is_paused() { Attention::Paused } else { Attention::Managed };
         let desired = desired(&checked);
         let namespace = &self.subject.namespace;
-        let look = self.look(memory, &checked, desired).await?;
-        let Look { seen, settings, fittings } = &look;
-        let plan = plan(desired, &seen.topology);
+        let mut look = self.look(memory, &checked, desired).await?;
+        let mut planned = plan(desired, &look.seen.topology);
+        if planned.steps().any(|step| matches!(step.action, Deed::Migrate { .. })) {
+            look.seen.topology.weights = weigh(memory, &planned).await;
+            planned = plan(desired, &look.seen.topology);
+        }
+        let (plan, Look { seen, settings, fittings }) = (planned, &look);
+        tracing::debug!(state = ?plan.state, steps = plan.steps().count(), again = ?plan.look_again(), "planned");
         if attention == Attention::Managed {
             claims::release(self.context, &checked.names, namespace, &seen.topology.workloads, &plan.workloads)
                 .await
@@ -186,7 +195,7 @@ impl Pass<'_> {
         if plan.state == State::Healthy {
             memory.channels.clear();
         }
-        Ok(look_again(&plan, memory))
+        Ok(look_again(&plan, attention, memory))
     }
 
     /// Everything that decisions are made from.
@@ -401,12 +410,14 @@ fn with_nulls(before: &ClusterStatus, after: &ClusterStatus) -> serde_json::Valu
 }
 
 /// When to look again if nothing wakes us first.
-fn look_again(plan: &Plan, memory: &Memory) -> Action {
+fn look_again(plan: &Plan, attention: Attention, memory: &Memory) -> Action {
     let renewal =
         memory.material.as_ref().map(|material| material.renew_at.duration_since(Timestamp::now()).unsigned_abs());
     let quiet = renewal.map_or(RESYNC, |renewal| renewal.min(RESYNC));
     let next = match plan.state {
         State::Healthy => quiet,
+        // Somebody else is at it; only what is told about it has to be true.
+        _ if attention == Attention::Paused => PAUSED,
         State::Working(_) | State::Waiting(_) | State::Stuck(_) => plan.look_again().unwrap_or(PATIENCE).min(PATIENCE),
     };
     Action::requeue(next)

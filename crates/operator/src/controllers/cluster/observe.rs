@@ -11,8 +11,9 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, Toleration}
 use kube::ResourceExt;
 use valkey_api::names::SIDECAR_PORT;
 use valkey_api::{ChildNames, labels};
-use valkey_model::{Blemish, Desired, Member, Observation, ShardIndex, Sighting, Spot, blemishes};
+use valkey_model::{Action, Blemish, Desired, Member, Observation, ShardIndex, Sighting, SlotKeys, Spot, blemishes};
 use valkey_pki::SpiffeId;
+use valkey_planner::Plan;
 use valkey_resources::{SIDECAR_CONTAINER, VALKEY_CONTAINER};
 use valkey_rpc::{Certificates, SidecarClient, State};
 
@@ -95,6 +96,24 @@ pub async fn observe(
     let now = Timestamp::now();
     topology.unwelcome = those(&|member, pod| closed(member) || is_eviction_asked(pod, now));
     Seen { topology, pods, certificates }
+}
+
+/// Asks those who are to give slots away what is in them. A sidecar that is too old to know is left out.
+pub async fn weigh(memory: &mut Memory, plan: &Plan) -> BTreeMap<Member, SlotKeys> {
+    let givers = plan.steps().filter(|step| matches!(step.action, Action::Migrate { .. })).map(|step| step.action.on());
+    let givers: BTreeSet<Member> = givers.collect();
+    let asked = givers.into_iter().filter_map(|giver| {
+        let mut client = memory.channels.get(&giver).map(|(_, client)| client.clone())?;
+        Some(async move { (giver, client.weigh().await) })
+    });
+    let answers = join_all(asked).await.into_iter().filter_map(|(giver, answer)| match answer {
+        Ok(keys) => Some((giver, keys)),
+        Err(error) => {
+            tracing::debug!(member = %giver, %error, "what is in its slots is not known");
+            None
+        }
+    });
+    answers.collect()
 }
 
 /// How many members each shard's `StatefulSet` asks for, as its watch shows it.

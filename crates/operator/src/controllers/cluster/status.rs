@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use valkey_api::cluster::{CertificateStatus, Endpoints, LastFailure, Operation, TlsStatus};
+use valkey_api::cluster::{CertificateStatus, Endpoints, LastFailure, Moves, Operation, TlsStatus};
 use valkey_api::names::VALKEY_PORT;
 use valkey_api::topology::{Node, NodeRole, NodeState, Topology};
 use valkey_api::{ChildNames, ClusterStatus, ConditionStatus, ConditionType, Phase, conditions, labels};
 use valkey_model::{Blemish, Desired, Member, NodeReport, ReplicaLink, Role, ShardIndex, Sighting, SlotSet};
-use valkey_planner::{Operation as Work, Plan, Progress, State};
+use valkey_planner::{Load, Operation as Work, Plan, Progress, State};
 use valkey_resources::{CheckedCluster, Encryption, SpecErrors};
 
 use super::observe::{Seen, is_ready, trouble};
@@ -65,6 +65,7 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     let age = if formed_at.is_some() { Age::Formed } else { Age::New };
     let reach = reach(picture, before);
     let (phase, operation) = doing(plan, attention, age, reach);
+    let operation = operation.map(|operation| with_moves(operation, plan, before, now));
     let mut status = ClusterStatus {
         phase: Some(phase),
         observed_generation: Some(generation),
@@ -287,11 +288,12 @@ fn doing(plan: &Plan, attention: Attention, age: Age, reach: Reach) -> (Phase, O
         percent: (progress.of > 0).then(|| count(progress.done.saturating_mul(100) / progress.of)).flatten(),
         message: progress.message.clone(),
         waiting_for: progress.waiting_for.clone(),
+        moves: None,
     });
     let operation = operation.or_else(|| {
         let opening = plan.state == State::Healthy && reach == Reach::Opening;
         let name = format!("{:?}", Work::Forming);
-        opening.then(|| Operation { name, percent: Some(100), message: OPENING.into(), waiting_for: None })
+        opening.then(|| Operation { name, percent: Some(100), message: OPENING.into(), waiting_for: None, moves: None })
     });
     let phase = match &plan.state {
         _ if attention == Attention::Paused => Phase::Paused,
@@ -306,6 +308,40 @@ fn doing(plan: &Plan, attention: Attention, age: Age, reach: Reach) -> (Phase, O
         },
     };
     (phase, operation.filter(|_| attention == Attention::Managed))
+}
+
+/// Adds how far the slots have got. What was told before says when it began and how much it was, so nothing has to be remembered.
+fn with_moves(operation: Operation, plan: &Plan, before: &ClusterStatus, now: Timestamp) -> Operation {
+    let Some(load) = progress(&plan.state).and_then(|progress| progress.load) else { return operation };
+    let told = before.operation.as_ref().and_then(|operation| operation.moves.as_ref());
+    let moves = moves(load, told, now);
+    let percent = (moves.slots - moves.slots_left).saturating_mul(100).checked_div(moves.slots);
+    let pace = match (moves.bytes_per_second, moves.seconds_left) {
+        (Some(rate), Some(left)) => format!("; {} kB/s, about {left} s left", rate / 1000),
+        _ => String::new(),
+    };
+    Operation { message: operation.message + &pace, percent, moves: Some(moves), ..operation }
+}
+
+fn moves(load: Load, told: Option<&Moves>, now: Timestamp) -> Moves {
+    let as_i64 = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let (slots_left, bytes_left) = (i32::from(load.slots), as_i64(load.bytes));
+    let started_at = told.map_or(Time(now), |told| told.started_at.clone());
+    // More than before: another target joined it.
+    let slots = told.map_or(slots_left, |told| told.slots + (slots_left - told.slots_left).max(0));
+    let bytes = told.map_or(bytes_left, |told| told.bytes + (bytes_left - told.bytes_left).max(0));
+    let seconds = now.duration_since(started_at.0).as_secs();
+    let rate = (bytes - bytes_left).checked_div(seconds).filter(|rate| *rate > 0);
+    Moves {
+        started_at,
+        slots,
+        slots_left,
+        keys_left: as_i64(load.keys),
+        bytes,
+        bytes_left,
+        bytes_per_second: rate,
+        seconds_left: rate.map(|rate| bytes_left / rate),
+    }
 }
 
 fn tls(expires: Option<Timestamp>, now: Timestamp) -> TlsStatus {

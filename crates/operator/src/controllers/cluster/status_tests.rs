@@ -267,7 +267,7 @@ fn progress_alone_is_told_from_news() {
         status.conditions.retain(|condition| *condition != progressing);
         status.conditions.push(Condition { message: message.into(), ..progressing });
         status.operation =
-            Some(Operation { name: name.into(), percent: Some(1), message: message.into(), waiting_for: None });
+            Some(Operation { name: name.into(), percent: Some(1), message: message.into(), ..Operation::default() });
         status
     };
     let before = doing("1 of 9", "Scaling");
@@ -299,4 +299,18 @@ fn a_ready_cluster_stays_so_through_a_roll_but_not_with_a_pod_that_does_not_come
     let status = told_of(&seen, &ready, Attention::Managed, at(2));
     assert_eq!(condition(&status, ConditionType::Ready).0, "False");
     assert_eq!(condition(&status, ConditionType::Degraded).0, "True");
+}
+
+#[test]
+fn moves_tell_how_much_is_left_and_how_long_it_will_take() {
+    let load = |slots, bytes| Load { slots, keys: 10, bytes };
+    let begun = moves(load(4096, 4_000_000), None, at(100));
+    assert_eq!((begun.slots, begun.slots_left, begun.bytes_per_second), (4096, 4096, None));
+    let later = moves(load(1024, 1_000_000), Some(&begun), at(103));
+    assert_eq!((later.slots, later.slots_left), (4096, 1024));
+    assert_eq!((later.bytes_per_second, later.seconds_left), (Some(1_000_000), Some(1)));
+    // Another target joins: what has moved stays moved.
+    let more = moves(load(2048, 2_000_000), Some(&later), at(104));
+    assert_eq!((more.slots, more.slots_left, more.bytes, more.bytes_left), (5120, 2048, 5_000_000, 2_000_000));
+    assert_eq!(more.started_at, begun.started_at);
 }
