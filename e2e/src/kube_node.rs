@@ -1,21 +1,18 @@
 //! Breaking the machines of the cluster, and mending them again.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use tokio::process::Command;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::bench::Bench;
 use crate::objects::Objects;
+use crate::xtask;
 
 /// How long the bench may take for one of its verbs.
 const VERB: Duration = Duration::from_mins(2);
@@ -110,25 +107,7 @@ impl KubeNode {
 
     /// The machines belong to the bench, so the bench is told what to do with them.
     async fn tell(&self, verb: &str) -> Result<()> {
-        let xtask = std::env::var_os("XTASK");
-        let mut command = Command::new(xtask.as_deref().unwrap_or("cargo".as_ref()));
-        if xtask.is_none() {
-            command.arg("xtask");
-        }
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("e2e lies in no workspace")?;
-        command.current_dir(workspace).args(["cluster", "node", &self.name, verb]);
-        // Into a file: a pipe would be held open by what the command leaves running.
-        let file = std::env::temp_dir().join(format!("e2e-{}-{}-{verb}", std::process::id(), self.name));
-        let output = File::create(&file)?;
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).kill_on_drop(true);
-        let what = format!("`xtask cluster node {} {verb}`", self.name);
-        let status = timeout(VERB, command.status()).await;
-        let said = std::fs::read_to_string(&file).unwrap_or_default();
-        std::fs::remove_file(&file)?;
-        let status = status.with_context(|| format!("{what} ran for {VERB:?}: {said}"))?;
-        let status = status.with_context(|| format!("cannot run {what}; is XTASK set to the xtask program?"))?;
-        ensure!(status.success(), "{what} failed ({status}): {said}");
-        Ok(())
+        xtask(&["cluster", "node", &self.name, verb], VERB).await
     }
 }
 

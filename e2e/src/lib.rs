@@ -30,6 +30,7 @@ pub mod plain;
 mod report;
 mod wait;
 pub mod witness;
+mod xtask;
 
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ pub use objects::Objects;
 pub use plain::PlainCluster;
 pub use wait::eventually;
 pub use witness::Witness;
+pub use xtask::xtask;
 
 /// Milliseconds, the way tests speak.
 pub const fn ms(milliseconds: u64) -> Duration {

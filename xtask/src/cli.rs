@@ -168,9 +168,13 @@ fn image_named(name: &str) -> Result<Image> {
     if let Some(series) = series {
         return images::valkey(series);
     }
+    if let Some(flaw) = images::FLAWS.iter().find(|flaw| flaw.name == name) {
+        return images::broken(flaw);
+    }
     if Path::new(name).is_file() {
         return Ok(Image { reference: name.to_owned(), archive: name.into() });
     }
-    let known: Vec<_> = images::SERIES.iter().map(|series| format!("valkey-{}", series.name)).collect();
+    let series = images::SERIES.iter().map(|series| format!("valkey-{}", series.name));
+    let known: Vec<_> = series.chain(images::FLAWS.iter().map(|flaw| flaw.name.to_owned())).collect();
     bail!("{name:?} is neither a file nor an image of ours; ours are operator, sidecar, {}", known.join(", "))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Bench, Cluster, eventually, secs};
+use e2e::{Bench, Cluster, eventually, secs, xtask};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -40,18 +40,25 @@ async fn an_upgrade_holds_when_it_is_told_to_and_brings_every_node_to_the_new_ve
     Ok(())
 }
 
-#[e2e::test(minutes = 10)]
+/// One that is not there, one that crashes, and one that runs and never gets a copy of its primary's data.
+#[e2e::test(minutes = 20)]
 #[ignore = "long"]
-async fn an_upgrade_to_an_image_that_does_not_exist_is_rolled_back_and_frees_the_cluster(k: Bench) -> Result<()> {
+async fn an_upgrade_that_does_not_come_up_is_rolled_back_and_frees_the_cluster(k: Bench) -> Result<()> {
+    for image in ["valkey-crashing", "valkey-lonely"] {
+        xtask(&["cluster", "load", image], secs(120)).await?;
+    }
     let spec = json!({"valkeyImage": {"tag": OLD}, "upgrade": {"validationTimeoutSeconds": 20}});
     let old = created(&k, "old", spec).await?;
     let witness = old.witness().await?.rate(300).start().await?;
-    upgrade(&k, "to-nowhere", "9.1.99").await?;
-    let ended = until(&k, "to-nowhere", "the way back", LIMIT, |phase, _| phase == UpgradePhase::RolledBack).await?;
-    println!("{}", ended.status.and_then(|status| status.message).unwrap_or_default());
-    old.settled(secs(60)).await?;
-    let images = images(&old).await?;
-    ensure!(images.iter().all(|image| image.ends_with(OLD)), "{images:?}");
+    for (name, version) in [("to-nowhere", "9.1.99"), ("to-a-crash", "9.1.91"), ("to-loneliness", "9.1.92")] {
+        upgrade(&k, name, version).await?;
+        let ended = until(&k, name, "the way back", LIMIT, |phase, _| phase == UpgradePhase::RolledBack).await?;
+        println!("{}", ended.status.and_then(|status| status.message).unwrap_or_default());
+        old.settled(secs(60)).await?;
+        let images = images(&old).await?;
+        ensure!(images.iter().all(|image| image.ends_with(OLD)), "{name}: {images:?}");
+        witness.writes_in_every_shard(100, secs(30)).await?;
+    }
     let verdict = witness.stop().await?;
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();

@@ -42,6 +42,13 @@ impl Tree {
         self.entries.insert(path, Entry::Link { target: target.into() });
     }
 
+    /// `None` if there is nothing by the old name.
+    pub fn rename(&mut self, from: &str, to: &str) -> Option<()> {
+        let entry = self.entries.remove(Path::new(from))?;
+        self.entries.insert(to.into(), entry);
+        Some(())
+    }
+
     pub fn contains(&self, path: &str) -> bool {
         self.entries.contains_key(Path::new(path))
     }

@@ -1,6 +1,7 @@
 //! Container images without Docker, the same bytes from the same inputs.
 
 mod archive;
+mod broken;
 mod debian;
 mod layer;
 mod programs;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+pub use broken::{FLAWS, broken};
 pub use programs::{Component, binary, component, go_program, pause};
 pub use valkey::{SERIES, valkey, verify};
 

@@ -113,8 +113,7 @@ pub fn valkey(series: &Series) -> Result<Image> {
 pub fn verify(series: &Series) -> Result<()> {
     let image = valkey(series)?;
     let folder = series.folder()?;
-    let packages: Vec<Package> = serde_json::from_slice(&std::fs::read(folder.join("packages"))?)?;
-    let reversed: Vec<_> = packages.into_iter().rev().collect();
+    let reversed: Vec<_> = packages(series)?.into_iter().rev().collect();
     let again = folder.join("again.tar");
     let digest = pack(&reversed, &image.reference, &again)?;
     std::fs::remove_file(again)?;
@@ -123,6 +122,12 @@ pub fn verify(series: &Series) -> Result<()> {
         bail!("{} was packed twice from the same packages: first {expected}, then {digest}", image.reference);
     }
     Ok(())
+}
+
+/// What the image of a series is made of.
+pub(super) fn packages(series: &Series) -> Result<Vec<Package>> {
+    valkey(series)?;
+    Ok(serde_json::from_slice(&std::fs::read(series.folder()?.join("packages"))?)?)
 }
 
 impl Series {
@@ -136,15 +141,18 @@ impl Series {
 fn pack(packages: &[Package], reference: &str, target: &Path) -> Result<String> {
     let tree = root(packages)?;
     let mut digest = String::new();
-    let run = Run { entrypoint: &["/usr/bin/valkey-server"], user: USER, folder: "/data" };
     appear(target, |partial| {
-        digest = archive::write(partial, reference, &[&tree], &run)?;
+        digest = archive::write(partial, reference, &[&tree], &run())?;
         Ok(())
     })?;
     Ok(digest)
 }
 
-fn root(packages: &[Package]) -> Result<Tree> {
+pub(super) fn run() -> Run {
+    Run { entrypoint: &["/usr/bin/valkey-server"], user: USER, folder: "/data" }
+}
+
+pub(super) fn root(packages: &[Package]) -> Result<Tree> {
     let mut tree = Tree::default();
     let mut packages: Vec<_> = packages.iter().collect();
     packages.sort_by_key(|package| &package.name);
