@@ -20,7 +20,9 @@ pub use parts::{
     Aof, AppendFsync, Auth, Persistence, PullPolicy, PullSecret, Rdb, ReadService, Replication, Retain, SecretKey,
     SidecarImage, Tls, Upgrade, ValkeyImage,
 };
-pub use status::{CertificateStatus, ClusterStatus, Endpoints, LastFailure, Moves, Operation, Phase, TlsStatus};
+pub use status::{
+    CertificateStatus, ClusterStatus, Endpoints, Image, LastFailure, Moves, Operation, Phase, RolledBack, TlsStatus,
+};
 
 /// What a user may ask of a cluster. `{}` gives a working, secure cluster of three primaries with a replica each.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]

@@ -2,6 +2,8 @@
 //!
 //! Nothing in here changes while a cluster is quiet: what moves with every second (lag, memory) is a metric, not status.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,12 +55,43 @@ pub struct ClusterStatus {
     /// What the operator is busy with; absent when it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
+    /// The image of the servers with which all was well last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
+    /// An image that did not come up and was given up, for as long as the spec asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back: Option<RolledBack>,
     /// What went wrong last, and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<LastFailure>,
     /// `Accepted`, `Ready`, `Progressing`, `Degraded`, `TLSConfigured`, `DataLost`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// Without its tag.
+    pub name: String,
+    pub tag: String,
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name, self.tag)
+    }
+}
+
+/// A way back from an image that did not come up.
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct RolledBack {
+    pub from: Image,
+    pub to: Image,
+    pub reason: String,
+    /// When it was given up.
+    pub at: Time,
 }
 
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq)]

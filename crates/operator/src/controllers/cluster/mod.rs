@@ -8,6 +8,7 @@ pub mod material;
 mod names;
 pub mod observe;
 mod references;
+mod rollback;
 pub mod settings;
 mod status;
 mod story;
@@ -34,7 +35,7 @@ use valkey_resources::{
 
 use self::material::{Home, Material};
 use self::observe::{Seen, Wanted, observe, weigh};
-use self::status::{Attention, Picture};
+use self::status::{Attention, Picture, Verdict};
 use crate::children;
 use crate::context::{Context, Memory};
 use crate::controllers::upgrade;
@@ -148,8 +149,9 @@ struct Pass<'a> {
 impl Pass<'_> {
     async fn run(&self, memory: &mut Memory) -> Result<Action, Error> {
         let before = memory.written.clone().or_else(|| self.cluster.status.clone()).unwrap_or_default();
-        let references = references::find(self.context, self.cluster, &self.subject.namespace).await?;
-        let checked = match check(self.cluster, &references) {
+        let cluster = rollback::in_effect(self.cluster, &before);
+        let references = references::find(self.context, &cluster, &self.subject.namespace).await?;
+        let checked = match check(&cluster, &references) {
             Ok(checked) => checked,
             Err(errors) => {
                 let status = status::refused(&errors, self.subject.generation, &before, Timestamp::now());
@@ -176,11 +178,11 @@ impl Pass<'_> {
             self.apply(memory, &checked, &plan.workloads, &live).await?;
             memory.settings.hold(live);
         }
-        let complaint = settings::complaint(settings, &checked.names, &seen.topology);
+        let verdict = self.verdict(&before, &checked.names, &look, &plan, attention);
         // A loss is said before it is given up: a crash in between must not hide it.
         let loses = !plan.losses.is_empty() || status::is_blank_again(&before, desired, seen);
         if loses {
-            self.report(memory, &before, &checked, desired, seen, &plan, complaint.as_deref(), attention).await?;
+            self.report(memory, &before, &checked, desired, seen, &plan, &verdict, attention).await?;
         }
         if attention == Attention::Managed {
             self.tell_of_living(&checked.names, &look, &plan).await;
@@ -190,12 +192,32 @@ impl Pass<'_> {
                 .map_err(|source| Error::Kubernetes { what: "a living pod cannot be changed", source })?;
         }
         if !loses {
-            self.report(memory, &before, &checked, desired, seen, &plan, complaint.as_deref(), attention).await?;
+            self.report(memory, &before, &checked, desired, seen, &plan, &verdict, attention).await?;
         }
         if plan.state == State::Healthy {
             memory.channels.clear();
         }
         Ok(look_again(&plan, attention, memory))
+    }
+
+    /// What is wrong with a spec that is good by itself: only those who carry it out can tell.
+    fn verdict(
+        &self,
+        before: &ClusterStatus,
+        names: &ChildNames,
+        look: &Look,
+        plan: &Plan,
+        attention: Attention,
+    ) -> Verdict {
+        let Subject { name, namespace, .. } = self.subject;
+        let driven = upgrade::drives(&self.context.stores.upgrades, namespace, name);
+        let ours = !driven && attention == Attention::Managed;
+        let care = if ours { rollback::Care::Ours } else { rollback::Care::Others };
+        let pods = look.seen.pods.values().map(|pod| &**pod);
+        let tried = rollback::tried(self.cluster, before, pods, &plan.state, care, Timestamp::now());
+        let refused = settings::complaint(&look.settings, names, &look.seen.topology);
+        let given_up = tried.rolled_back.as_ref().map(|rolled_back| ("RolledBack", rollback::complaint(rolled_back)));
+        Verdict { complaint: given_up.or(refused.map(|words| ("SettingRefused", words))), tried }
     }
 
     /// Everything that decisions are made from.
@@ -327,7 +349,7 @@ impl Pass<'_> {
         desired: Desired,
         seen: &Seen,
         plan: &Plan,
-        complaint: Option<&str>,
+        verdict: &Verdict,
         attention: Attention,
     ) -> Result<(), Error> {
         let now = Timestamp::now();
@@ -343,7 +365,7 @@ impl Pass<'_> {
             seen,
             plan,
             blemishes: &blemishes(desired, &seen.topology),
-            complaint,
+            verdict,
             attention,
             certificates_expire,
             now,

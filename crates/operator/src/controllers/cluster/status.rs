@@ -13,6 +13,7 @@ use valkey_planner::{Load, Operation as Work, Plan, Progress, State};
 use valkey_resources::{CheckedCluster, Encryption, SpecErrors};
 
 use super::observe::{Seen, is_ready, trouble};
+use super::rollback::Tried;
 
 /// Everything that a status is made of.
 #[derive(Debug)]
@@ -24,12 +25,19 @@ pub struct Picture<'a> {
     pub seen: &'a Seen,
     pub plan: &'a Plan,
     pub blemishes: &'a [Blemish],
-    /// What a node refuses of a spec that is good otherwise.
-    pub complaint: Option<&'a str>,
+    pub verdict: &'a Verdict,
     pub attention: Attention,
     /// When the first certificate in use expires.
     pub certificates_expire: Option<Timestamp>,
     pub now: Timestamp,
+}
+
+/// What came of a spec that is good by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// What does not do as the spec says: a reason for programs, and words for people.
+    pub complaint: Option<(&'static str, String)>,
+    pub tried: Tried,
 }
 
 /// Whether the operator may touch the cluster.
@@ -49,7 +57,7 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         seen,
         plan,
         blemishes,
-        complaint,
+        verdict,
         attention,
         certificates_expire,
         now,
@@ -82,6 +90,8 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         formed_at,
         endpoints: Some(endpoints(names, namespace, checked.encryption)),
         operation,
+        image: verdict.tried.healthy.clone(),
+        rolled_back: verdict.tried.rolled_back.clone(),
         last_failure: failure(picture, before),
         conditions: before.conditions.clone(),
     };
@@ -97,12 +107,12 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
         );
     };
     let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
-    let (reason, words) = match complaint {
-        Some(complaint) => ("SettingRefused", complaint.to_owned()),
+    let (reason, words) = match &verdict.complaint {
+        Some((reason, words)) => (*reason, words.clone()),
         None if warnings.is_empty() => ("Valid", "the spec is good".into()),
         None => ("ValidWithWarnings", warnings.join(" ")),
     };
-    set(ConditionType::Accepted, complaint.is_none(), reason, &words);
+    set(ConditionType::Accepted, verdict.complaint.is_none(), reason, &words);
     let as_planned = is_as_planned(picture, before);
     let words = match (healthy, reach) {
         (true, Reach::Open) => "all slots are served and every replica is in sync".into(),
@@ -121,25 +131,24 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     );
     let degraded = age == Age::Formed && !healthy && !as_planned;
     set(ConditionType::Degraded, degraded, health, if degraded { &words } else { "" });
-    if let Some(TlsStatus { certificate_status, .. }) = &status.tls {
-        let valid = *certificate_status == CertificateStatus::Valid;
-        let words =
-            if valid { "every node has a valid certificate" } else { "a certificate is missing or has expired" };
-        conditions::set(
-            &mut status.conditions,
-            ConditionType::TlsConfigured,
-            ConditionStatus::from(valid),
-            if valid { "Valid" } else { "Invalid" },
-            words,
-            generation,
-            Time(now),
-        );
-    }
+    say_tls(&mut status, generation, Time(now));
     let losses = losses(picture, before);
     if !losses.is_empty() {
         say_lost(&mut status.conditions, losses, generation, Time(now));
     }
     status
+}
+
+fn say_tls(status: &mut ClusterStatus, generation: i64, now: Time) {
+    let Some(TlsStatus { certificate_status, .. }) = &status.tls else { return };
+    let valid = *certificate_status == CertificateStatus::Valid;
+    let (reason, words) = if valid {
+        ("Valid", "every node has a valid certificate")
+    } else {
+        ("Invalid", "a certificate is missing or has expired")
+    };
+    let holds = ConditionStatus::from(valid);
+    conditions::set(&mut status.conditions, ConditionType::TlsConfigured, holds, reason, words, generation, now);
 }
 
 /// Whether a cluster that was ready lacks nothing but what a planned change takes away for a while: nobody need be woken up for

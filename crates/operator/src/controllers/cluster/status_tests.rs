@@ -112,7 +112,7 @@ fn told_of(seen: &Seen, before: &ClusterStatus, attention: Attention, now: Times
         seen,
         plan: &plan,
         blemishes: &blemishes,
-        complaint: None,
+        verdict: &Verdict::default(),
         attention,
         certificates_expire: Some(at(1_000_000)),
         now,

@@ -86,6 +86,12 @@ pub fn hold(upgrades: &Store<Watched>, namespace: &str, cluster: &str) -> Option
     queue::hold(namespace, cluster, all.iter().filter_map(|upgrade| upgrade.0.as_ref().ok()))
 }
 
+/// Whether an upgrade of the cluster is under way: it finds its own way back.
+pub fn drives(upgrades: &Store<Watched>, namespace: &str, cluster: &str) -> bool {
+    let all = upgrades.state();
+    queue::drives(namespace, cluster, all.iter().filter_map(|upgrade| upgrade.0.as_ref().ok()))
+}
+
 /// One look at one upgrade.
 pub async fn reconcile(watched: Arc<Watched>, context: Arc<Context>) -> Result<Action, Error> {
     let Ok(upgrade) = &watched.0 else { return Ok(Action::await_change()) };

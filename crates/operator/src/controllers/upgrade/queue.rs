@@ -16,11 +16,19 @@ pub fn rival<'a>(me: &ValkeyUpgrade, all: impl Iterator<Item = &'a ValkeyUpgrade
     others.min_by_key(|other| (!other.is_under_way(), age(other))).map(ResourceExt::name_any)
 }
 
+/// Whether an upgrade of the cluster is under way.
+pub fn drives<'a>(namespace: &str, cluster: &str, mut all: impl Iterator<Item = &'a ValkeyUpgrade>) -> bool {
+    all.any(|upgrade| is_of(upgrade, namespace, cluster) && upgrade.is_under_way())
+}
+
+fn is_of(upgrade: &ValkeyUpgrade, namespace: &str, cluster: &str) -> bool {
+    upgrade.namespace().as_deref() == Some(namespace) && upgrade.spec.cluster_ref.name == cluster
+}
+
 /// Why the cluster's roll has to wait, if an upgrade asks for it.
 pub fn hold<'a>(namespace: &str, cluster: &str, all: impl Iterator<Item = &'a ValkeyUpgrade>) -> Option<String> {
     let holds = |upgrade: &&ValkeyUpgrade| {
-        let of_it = upgrade.namespace().as_deref() == Some(namespace) && upgrade.spec.cluster_ref.name == cluster;
-        of_it && upgrade.spec.is_paused() && upgrade.is_under_way()
+        is_of(upgrade, namespace, cluster) && upgrade.spec.is_paused() && upgrade.is_under_way()
     };
     all.filter(holds).map(ResourceExt::name_any).min().map(|name| format!("ValkeyUpgrade {name} is paused"))
 }
