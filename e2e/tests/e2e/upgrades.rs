@@ -96,7 +96,9 @@ async fn a_version_that_is_taken_back_by_hand_copies_what_it_cannot_read(k: Benc
         let admin = old.admin().await?;
         for pod in old.pods().await? {
             let mut node = admin.node(old.host(&pod.name_any()), secs(5)).await?;
-            redis::cmd("BGREWRITEAOF").query_async::<()>(&mut node).await?;
+            for switch in ["no", "yes"] {
+                redis::cmd("CONFIG").arg(&["SET", "appendonly", switch]).query_async::<()>(&mut node).await?;
+            }
         }
         tokio::time::sleep(secs(3)).await;
     }
