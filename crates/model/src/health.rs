@@ -179,10 +179,24 @@ impl<'a> Cluster<'a> {
         let mut found: Vec<_> = shards.into_iter().filter_map(of_shard).collect();
         let primaries = self.live.values().filter(|report| report.role == Role::Primary);
         let owned: SlotSet = primaries.flat_map(|report| report.slots.ranges()).collect();
-        if owned.len() < SLOTS {
-            found.push(Blemish::SlotsMissing(SLOTS - owned.len()));
+        let missing = SlotSet::all().minus(&owned);
+        let missing = if missing.is_empty() { missing } else { missing.minus(&self.passed_on()) };
+        if !missing.is_empty() {
+            found.push(Blemish::SlotsMissing(missing.len()));
         }
         found
+    }
+
+    /// Slots that somebody says a primary that is here and serves has. It was perhaps asked a moment before it got them, and whom it
+    /// got them from a moment after.
+    fn passed_on(&self) -> SlotSet {
+        let serves = |id: NodeId| {
+            let report = self.homes.get(&id).and_then(|home| self.live.get(home));
+            report.is_some_and(|report| report.role == Role::Primary && report.serving)
+        };
+        let told = self.live.values().flat_map(|report| &report.peers);
+        let told = told.filter(|peer| peer.health == PeerHealth::Fine && serves(peer.id));
+        told.flat_map(|peer| peer.slots.ranges()).collect()
     }
 
     /// The primary of a wanted shard that has no slots yet, or none any more: all of its members are here and follow it.

@@ -107,3 +107,32 @@ fn somebody_who_lost_his_slots_to_a_newer_owner_is_not_in_sync() {
     });
     assert_eq!(outdated.in_sync(), BTreeSet::from([Member::new(0, 1), Member::new(1, 0)]));
 }
+
+#[test]
+fn a_slot_that_changes_hands_while_we_look_is_not_missing() {
+    let source = Member::new(0, 0);
+    let is_missing =
+        |seen: &Observation| blemishes(DESIRED, seen).iter().any(|b| matches!(b, Blemish::SlotsMissing(_)));
+    // The target was asked before it got slot 7, the source after it gave it away. Others know of either.
+    let gave_7 = |member: Member, report: &mut NodeReport| {
+        let without = |slots: &SlotSet| slots.minus(&"7".parse().unwrap());
+        if member == source {
+            report.slots = without(&report.slots);
+        }
+    };
+    let passing = seen(gave_7);
+    assert!(!is_missing(&passing));
+    assert!(!blemishes(DESIRED, &passing).is_empty(), "nor is all well");
+    let lost = seen(|member, report| {
+        gave_7(member, report);
+        for peer in report.peers.iter_mut().filter(|peer| peer.id == id(source)) {
+            peer.slots = peer.slots.minus(&"7".parse().unwrap());
+        }
+    });
+    assert!(is_missing(&lost), "nobody says that anybody has it");
+    let failed = seen(|member, report| {
+        gave_7(member, report);
+        report.peers.iter_mut().for_each(|peer| peer.health = PeerHealth::Failed);
+    });
+    assert!(is_missing(&failed), "nobody reaches the one who should have it");
+}

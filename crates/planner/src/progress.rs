@@ -80,10 +80,12 @@ pub(crate) fn report(story: Story) -> (State, Option<Duration>) {
         let again = if opened { EVICTING } else { CHANGING };
         return (alarmed(view, waiting), Some(again));
     }
-    if view.leaving().next().is_some() {
+    // A pod that has ended is still an object for a moment.
+    let ending = view.seen().going.iter().copied().find(|member| !view.desired.wants(*member));
+    if let Some(member) = view.leaving().next().map(|(member, _)| member).or(ending) {
         let told = measure(view, heads, Operation::Scaling, blemishes);
-        let on = view.leaving().next().map(|(member, _)| format!("pod {member} to end"));
-        return (State::Waiting(Progress { waiting_for: on, ..told }), Some(CHANGING));
+        let on = format!("pod {member} to end");
+        return (State::Waiting(Progress { waiting_for: Some(on), ..told }), Some(CHANGING));
     }
     if let Some(why) = intents.held() {
         let told = measure(view, heads, Operation::Rolling, blemishes);

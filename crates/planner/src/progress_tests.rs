@@ -147,3 +147,11 @@ fn a_roll_that_is_held_is_told_and_only_an_event_wakes_us() {
     assert_eq!(told(&plan).waiting_for.as_deref(), Some("the upgrade is paused"));
     assert_eq!((plan.look_again(), plan.replace.len()), (None, 0));
 }
+
+#[test]
+fn a_removed_pod_that_is_still_an_object_is_waited_for() {
+    let mut cluster = Fixture::formed(3, 1);
+    assert_eq!(planned(&cluster).state, State::Healthy);
+    cluster.seen.going.insert(Member::new(3, 1));
+    assert_eq!(told(&planned(&cluster)).waiting_for.as_deref(), Some("pod 3-1 to end"));
+}

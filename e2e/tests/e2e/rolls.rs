@@ -59,7 +59,7 @@ async fn a_new_version_is_rolled_out_and_loses_nothing(k: Bench) -> Result<()> {
 #[e2e::test(minutes = 10)]
 #[ignore = "long"]
 async fn an_image_that_does_not_exist_stops_at_the_first_pod_and_is_given_up(k: Bench) -> Result<()> {
-    let spec = "{persistence: {enabled: false}, upgrade: {validationTimeoutSeconds: 20}}";
+    let spec = "{persistence: {enabled: false}, upgrade: {validationTimeoutSeconds: 45}}";
     let cache = Cluster::apply(&k, "cache", spec).await?;
     cache.ready(secs(60)).await?;
     let before = cache.uids().await?;
@@ -74,7 +74,7 @@ async fn an_image_that_does_not_exist_stops_at_the_first_pod_and_is_given_up(k: 
     tokio::time::sleep(secs(5)).await;
     let stuck = cache.uids().await?;
     assert_eq!(before.iter().filter(|(pod, uid)| stuck.get(*pod) != Some(uid)).count(), 1, "{before:?} → {stuck:?}");
-    let words = cache.until_condition(ConditionType::Accepted, "False", secs(60)).await?;
+    let words = cache.until_condition(ConditionType::Accepted, "False", secs(90)).await?;
     println!("{words}");
     ensure!(words.contains("9.1.99") && words.contains("9.1.2"), "{words}");
     cache.settled(secs(60)).await?;

@@ -6,9 +6,10 @@ use anyhow::{Context, Result, ensure};
 use e2e::{Bench, Cluster, eventually, secs};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::json;
-use valkey_api::ValkeyCluster;
+use valkey_api::{ConditionType, ValkeyCluster, conditions};
 
 const LIMIT: Duration = Duration::from_mins(3);
 
@@ -16,6 +17,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 async fn shards_come_and_go_under_load_and_no_write_is_lost(k: Bench) -> Result<()> {
     let orders = Cluster::apply(&k, "orders", "{}").await?;
     orders.ready(secs(60)).await?;
+    let ready = ready_since(&orders).await?;
     let witness = orders.witness().await?.rate(500).start().await?;
     witness.writes_in_every_shard(500, secs(30)).await?;
     for masters in [5, 3] {
@@ -30,6 +32,7 @@ async fn shards_come_and_go_under_load_and_no_write_is_lost(k: Bench) -> Result<
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();
 
+    assert_eq!(ready_since(&orders).await?, ready, "it was not Ready for a while");
     let sets: Vec<_> = k.objects::<StatefulSet>().list().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(sets, ["orders-0", "orders-1", "orders-2"]);
     eventually("the volumes of the removed shards to be given back", secs(30), async || {
@@ -47,6 +50,7 @@ async fn an_older_release_scales_in_the_classic_way(k: Bench) -> Result<()> {
     let spec = "{valkeyImage: {tag: \"8.1.1\"}, persistence: {enabled: false}}";
     let old = Cluster::apply(&k, "old", spec).await?;
     old.ready(secs(60)).await?;
+    let ready = ready_since(&old).await?;
     let witness = old.witness().await?.rate(300).start().await?;
     witness.writes_in_every_shard(300, secs(30)).await?;
     for masters in [4, 3] {
@@ -59,6 +63,7 @@ async fn an_older_release_scales_in_the_classic_way(k: Bench) -> Result<()> {
     let verdict = witness.stop().await?;
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();
+    assert_eq!(ready_since(&old).await?, ready, "it was not Ready for a while");
     Ok(())
 }
 
@@ -114,6 +119,14 @@ async fn replicas_come_and_go_and_the_primary_stays_wherever_it_is(k: Bench) -> 
     let left = cache.object().await?.annotations().get("valkey.io/switchover").cloned();
     assert_eq!(left, None, "the wish is fulfilled and still there");
     Ok(())
+}
+
+/// Since when a cluster has been Ready.
+async fn ready_since(cluster: &Cluster) -> Result<Time> {
+    let status = cluster.object().await?.status.context("no status")?;
+    let ready = conditions::get(&status.conditions, ConditionType::Ready).context("no condition")?;
+    ensure!(ready.status == "True", "not Ready: {}", ready.message);
+    Ok(ready.last_transition_time.clone())
 }
 
 /// Every shard has its share of the slots.
