@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::{
-    Desired, Member, NodeId, NodeReport, Observation, Peer, PeerHealth, ReplicaLink, Role, SLOTS, ShardIndex, Sighting,
+    Desired, Member, NodeId, NodeReport, Observation, Peer, PeerHealth, ReplicaLink, Role, ShardIndex, Sighting,
     SlotSet,
 };
 
