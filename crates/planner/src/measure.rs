@@ -39,6 +39,8 @@ pub(crate) fn operation(view: &ClusterView, heads: &Heads, blemishes: &[Blemish]
             None if scaling => Operation::Scaling,
             None if emptying => Operation::Draining,
             None if rolling => Operation::Rolling,
+            // Everybody is well, but some still know one that has left.
+            None if blemishes.iter().any(|b| matches!(b, Blemish::KnowsOthers { .. })) => Operation::Scaling,
             None => Operation::Healing,
         };
     }
@@ -144,7 +146,12 @@ fn scaling(view: &ClusterView, heads: &Heads, left: &Imbalance) -> Progress {
         return say(Operation::Scaling, size, size + leaving.len(), message);
     }
     let joined = view.live().filter(|(member, _)| view.desired.wants(*member) && has_joined(view, *member)).count();
-    say(Operation::Scaling, joined, size, format!("{joined} of {size} nodes joined"))
+    let message = if joined < size {
+        format!("{joined} of {size} nodes joined")
+    } else {
+        "the nodes that have left are being forgotten".to_owned()
+    };
+    say(Operation::Scaling, joined, size, message)
 }
 
 fn load(heads: &Heads, left: &Imbalance) -> Load {

@@ -155,3 +155,12 @@ fn a_removed_pod_that_is_still_an_object_is_waited_for() {
     cluster.seen.going.insert(Member::new(3, 1));
     assert_eq!(told(&planned(&cluster)).waiting_for.as_deref(), Some("pod 3-1 to end"));
 }
+
+#[test]
+fn one_that_has_left_and_is_still_known_is_no_illness() {
+    let mut cluster = Fixture::formed(3, 1);
+    cluster.report("0-1").peers.push(peer_of(&blank_report("3-0")));
+    let plan = planned(&cluster);
+    assert_eq!(told(&plan).message, "the nodes that have left are being forgotten");
+    assert!(plan.state.is_sound());
+}

@@ -97,7 +97,7 @@ fn due(report: &NodeReport, databases: u64, slots: &SlotSet, to: NodeId) -> Resu
 
 /// A server writes its table to disk with everything that it is told about a slot, but only once for all that it is told at the
 /// same time. One slot after the other took ten times as long.
-const AT_ONCE: usize = 24;
+const AT_ONCE: usize = 12;
 
 /// Moves what was ordered, for as long as the future lives.
 pub async fn work(context: &Context) {

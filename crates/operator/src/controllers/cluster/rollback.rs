@@ -62,7 +62,7 @@ pub fn tried<'a>(
     let patience = SignedDuration::from_secs(spec.validation_timeout_seconds().into());
     let rolled_back = good.and_then(|to| {
         let failed = pods.into_iter().find(|pod| has_failed(pod, &wanted, patience, now))?;
-        let why = trouble(failed).map(|trouble| format!(": it {trouble}")).unwrap_or_default();
+        let why = trouble(failed).map(|trouble| format!(": {trouble}")).unwrap_or_default();
         let reason = format!("pod {} was not ready within {} s{why}", failed.name_any(), patience.as_secs());
         Some(RolledBack { from: wanted.clone(), to, reason, at: Time(now) })
     });
