@@ -234,14 +234,14 @@ fn short(value: &Value) -> String {
 /// Removes children of this cluster, by owner, that are not wanted any more.
 pub async fn prune(
     client: &Client,
-    stores: &Stores,
     editions: &mut Editions,
-    (namespace, cluster, owner_uid): (&str, &str, &str),
+    (namespace, owner_uid): (&str, &str),
+    seen: &[(&'static str, Metadata)],
     wanted: &BTreeSet<Key>,
 ) -> Result<Vec<Change>, Error> {
     let mut removed = Vec::new();
-    for (kind, Metadata(meta)) in stores.children(namespace, cluster) {
-        let key = (kind.to_owned(), meta.name.clone().unwrap_or_default());
+    for (kind, Metadata(meta)) in seen {
+        let key = ((*kind).to_owned(), meta.name.clone().unwrap_or_default());
         let ours = meta.owner_references.iter().flatten().any(|owner| owner.uid == owner_uid);
         if wanted.contains(&key) || !ours || meta.deletion_timestamp.is_some() {
             continue;

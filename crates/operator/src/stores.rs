@@ -8,8 +8,9 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, try_join_all};
 use futures::stream::{BoxStream, SelectAll};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, Node, NodeSpec, Pod, PodSpec, Secret, Service, Taint, Toleration,
@@ -19,6 +20,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::predicates;
+use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Config, DefaultBackoff};
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, reflector, watcher};
@@ -75,6 +77,7 @@ trait Shelf: Send + Sync {
     fn kind(&self) -> &'static str;
     fn get(&self, namespace: &str, name: &str) -> Option<Metadata>;
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Metadata>;
+    fn filled(&self) -> BoxFuture<'_, Result<(), WriterDropped>>;
 }
 
 struct TypedShelf<K: Resource<DynamicType = ()> + 'static> {
@@ -103,6 +106,10 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + Clone + 'static> Shelf for Ty
             .map(|object| Metadata(object.metadata.clone()))
             .collect()
     }
+
+    fn filled(&self) -> BoxFuture<'_, Result<(), WriterDropped>> {
+        self.store.wait_until_ready().boxed()
+    }
 }
 
 /// All that is watched within one scope.
@@ -122,6 +129,16 @@ impl Debug for Stores {
 }
 
 impl Stores {
+    /// Waits until every watch has told all that there is. Whoever decides earlier takes for gone what it has not heard of yet: a shard
+    /// that was about to leave lost its pods so, with the slots that it still had.
+    pub async fn filled(&self) -> Result<(), WriterDropped> {
+        let Self { pods, nodes, upgrades, shelves } = self;
+        let kinds = shelves.iter().map(|shelf| shelf.filled());
+        let others =
+            [pods.wait_until_ready().boxed(), nodes.wait_until_ready().boxed(), upgrades.wait_until_ready().boxed()];
+        try_join_all(kinds.chain(others)).await.map(drop)
+    }
+
     pub fn child(&self, kind: &str, namespace: &str, name: &str) -> Option<Metadata> {
         self.shelves.iter().find(|shelf| shelf.kind() == kind)?.get(namespace, name)
     }
@@ -340,6 +357,26 @@ mod tests {
         assert!(!tolerated(&dedicated, &[toleration(serde_json::json!({"key": "dedicated", "value": "other"}))]));
         let other = serde_json::json!({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"});
         assert!(!tolerated(&dedicated, &[toleration(other)]));
+    }
+
+    #[tokio::test]
+    async fn nothing_counts_as_gone_before_every_watch_has_told_all() {
+        fn finish<K: Resource<DynamicType = ()> + Clone + 'static>(writer: &mut reflector::store::Writer<K>) {
+            writer.apply_watcher_event(&watcher::Event::Init);
+            writer.apply_watcher_event(&watcher::Event::InitDone);
+        }
+        let (pods, mut pods_writer) = reflector::store();
+        let (nodes, mut nodes_writer) = reflector::store();
+        let (upgrades, mut upgrades_writer) = reflector::store();
+        let (store, mut sets_writer) = reflector::store();
+        let shelf = TypedShelf::<StatefulSet> { kind: "StatefulSet", store };
+        let stores = Stores { pods, nodes, upgrades, shelves: vec![Box::new(shelf)] };
+        finish::<Pod>(&mut pods_writer);
+        finish::<Node>(&mut nodes_writer);
+        finish::<upgrade::Watched>(&mut upgrades_writer);
+        assert!(stores.filled().now_or_never().is_none(), "one watch has told nothing yet");
+        finish::<PartialObjectMeta<StatefulSet>>(&mut sets_writer);
+        stores.filled().now_or_never().expect("all have").unwrap();
     }
 
     #[test]

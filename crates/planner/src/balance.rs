@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 
 use valkey_model::{SLOTS, ShardIndex, SlotKeys, SlotRange, SlotSet};
 
-/// A fiftieth of a shard's keys more or less is no reason to cut its slots into pieces.
-const TOLERANCE: u64 = 50;
-
 /// Who has slots.
 pub(crate) type Ownership = BTreeMap<ShardIndex, SlotSet>;
 
@@ -85,11 +82,11 @@ pub(crate) fn choose(owned: &SlotSet, count: u16) -> SlotSet {
 
 /// The same, where it is known what is in the slots: those that make the shard part with about so many keys.
 ///
-/// Mostly that is true of the handy ones. If not, the run of slots is taken that comes nearest.
-pub(crate) fn choose_by_keys(owned: &SlotSet, count: u16, keys: &SlotKeys, due: u64) -> SlotSet {
+/// Mostly that is true of the handy ones, more or less. If not, the run of slots is taken that comes nearest.
+pub(crate) fn choose_by_keys(owned: &SlotSet, count: u16, keys: &SlotKeys, due: u64, tolerance: u64) -> SlotSet {
     let miss = |slots: &SlotSet| keys.within(slots).abs_diff(due);
     let handy = choose(owned, count);
-    if miss(&handy) <= keys.within(owned) / TOLERANCE {
+    if miss(&handy) <= tolerance {
         return handy;
     }
     let slots: Vec<u16> = owned.ranges().flat_map(|range| range.first()..=range.last()).collect();

@@ -77,14 +77,14 @@ fn a_shard_parts_with_the_run_of_slots_that_has_the_wanted_number_of_keys() {
     let owned: SlotSet = "0-99".parse().unwrap();
     let keys = |slot: u16| if slot < 50 { 0 } else { 10 };
     let keys: SlotKeys = (0..100).map(|slot| (slot, keys(slot))).collect();
-    let chosen = |count, due| choose_by_keys(&owned, count, &keys, due).to_string();
+    let chosen = |count, due| choose_by_keys(&owned, count, &keys, due, 10).to_string();
     assert_eq!(chosen(20, 0), "0-19");
     assert_eq!(chosen(20, 10), "0-19", "a little is no reason to cut");
     assert_eq!(chosen(20, 100), "40-59");
     assert_eq!(chosen(20, 1_000_000), "50-69", "as much as can be");
     assert_eq!(chosen(100, 0), "0-99");
     let even: SlotKeys = (0..100).map(|slot| (slot, 10)).collect();
-    assert_eq!(choose_by_keys(&"0-49,60,70-99".parse().unwrap(), 1, &even, 10).to_string(), "60");
+    assert_eq!(choose_by_keys(&"0-49,60,70-99".parse().unwrap(), 1, &even, 10, 10).to_string(), "60");
 }
 
 #[test]

@@ -21,11 +21,16 @@ use crate::view::ClusterView;
 /// A source takes no writes at the end of a job, for as long as it takes to delete what has moved (engine.md 2.3).
 const KEYS_PER_JOB: u64 = 40_000;
 const SLOTS_PER_JOB: u16 = 2048;
+/// In bytes.
+const NEGLIGIBLE: u64 = 16 << 20;
 /// So many that the source has no idle time until the next look, and so few that another target is heeded soon.
 const JOBS: usize = 6;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// So many failures in a row do not come by chance.
-pub(crate) const ALARMING: u32 = 5;
+/// So many failures in a row do not come by chance: some releases cannot move slots by themselves while they are written to (F21). Key
+/// by key is slower and always works.
+const BY_HAND: u32 = 5;
+/// If that does not help either, somebody should look at it.
+pub(crate) const ALARMING: u32 = 8;
 const ATOMIC_SINCE: Version = Version::new(9, 0, 0);
 
 /// How slots are spread now. Shards that nobody leads at this moment have none in it.
@@ -173,12 +178,14 @@ fn jobs(view: &ClusterView, heads: &Heads, imbalance: &Imbalance, transfer: Tran
     if !known {
         return Vec::new();
     }
-    let way = if source.version.min(target.version) >= ATOMIC_SINCE { Way::Atomic } else { Way::Classic };
+    let atomic = source.version.min(target.version) >= ATOMIC_SINCE && source.exports.failures < BY_HAND;
+    let way = if atomic { Way::Atomic } else { Way::Classic };
     let reason = if view.is_leaving(from) { "its shard is leaving" } else { "another shard has too few slots" };
     let weights = view.seen().weights.get(on).filter(|weights| !weights.is_empty());
     let mut left = match weights {
         Some(keys) => {
-            balance::choose_by_keys(&source.slots, count, keys, keys_due(view, heads, imbalance, transfer, source))
+            let due = keys_due(view, heads, imbalance, transfer, source);
+            balance::choose_by_keys(&source.slots, count, keys, due, negligible(source))
         }
         None => balance::choose(&source.slots, count),
     };
@@ -206,6 +213,12 @@ fn keys_due(view: &ClusterView, heads: &Heads, imbalance: &Imbalance, transfer: 
     };
     let due = too_many * u128::from(count) * u128::from(source.keys) / slots / bytes(from).max(1);
     u64::try_from(due).unwrap_or(u64::MAX)
+}
+
+/// So many keys more or less are no reason to cut a shard's slots into pieces.
+fn negligible(source: &NodeReport) -> u64 {
+    let keys = u128::from(source.keys) * u128::from(NEGLIGIBLE) / u128::from(source.memory.max(1));
+    u64::try_from(keys).unwrap_or(u64::MAX).max(source.keys / 50)
 }
 
 /// How many slots fit into a job, if keys are spread evenly. Each failure halves it: a smaller job has less time to fail (F21).

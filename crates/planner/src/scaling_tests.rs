@@ -65,7 +65,7 @@ fn slots_are_chosen_by_what_is_in_them() {
     // All of shard 0's data is in its last quarter; shard 1 has as much, but spread evenly.
     for leader in ["0-0", "1-0"] {
         cluster.report(leader).keys = 20_480;
-        cluster.report(leader).memory = 2_048_000;
+        cluster.report(leader).memory = 2_048_000_000;
     }
     cluster.seen.weights.insert(member("0-0"), (6144..8192).map(|slot| (slot, 10)).collect());
     let moves = moved(&begun(&cluster));
@@ -73,6 +73,9 @@ fn slots_are_chosen_by_what_is_in_them() {
     assert_eq!(from_0, ["3072-5119", "5120-7167"], "half of the slots, with half of the keys");
     let from_1: Vec<_> = moves.iter().filter(|(from, ..)| from == "1-0").map(|(_, _, slots)| slots.as_str()).collect();
     assert_eq!(from_1, ["8192-10239", "10240-12287"]);
+    cluster.report("0-0").memory = 2_048_000;
+    cluster.report("1-0").memory = 2_048_000;
+    assert_eq!(moved(&begun(&cluster))[0].2, "0-2047", "too little to cut the slots into pieces for it");
 }
 
 #[test]
@@ -121,6 +124,22 @@ fn slots_are_moved_by_the_servers_themselves_if_both_can() {
         cluster.report(&format!("{shard}-0")).version = Version::new(8, 1, 9);
     }
     assert_eq!(way(&cluster), Some(Way::Classic));
+}
+
+#[test]
+fn a_source_whose_own_moves_keep_failing_is_helped_key_by_key() {
+    for (failures, expected) in [(BY_HAND - 1, Way::Atomic), (BY_HAND, Way::Classic)] {
+        let mut cluster = with_new_shards();
+        let failure = Failure { message: "invalid CRLF".into(), ago: LONGEST_PAUSE };
+        cluster.report("0-0").exports.failures = failures;
+        cluster.report("0-0").exports.last_failure = Some(failure);
+        let intent = begun(&cluster);
+        let ways = intent.steps().unwrap().iter().filter_map(|step| match &step.action {
+            Action::Migrate { on, way, .. } if *on == member("0-0") => Some(*way),
+            _ => None,
+        });
+        assert!(ways.clone().count() > 0 && ways.clone().all(|way| way == expected), "{failures}: {intent:?}");
+    }
 }
 
 /// Whatever is wrong with somebody of a shard: nothing is moved from or to it, and the others are not kept from it.

@@ -1,5 +1,6 @@
 //! The operator is killed, and whoever comes after it goes on from what it sees.
 
+use std::ops::RangeInclusive;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -154,9 +155,15 @@ async fn done(cluster: &Cluster) -> Result<()> {
 }
 
 /// A change again and again, each time with an operator that dies one write later, until one survives it.
-async fn sweep(k: &Bench, operator: &LocalOperator, cluster: &Cluster, change: Change) -> Result<()> {
+async fn sweep(
+    k: &Bench,
+    operator: &LocalOperator,
+    cluster: &Cluster,
+    change: Change,
+    range: RangeInclusive<u32>,
+) -> Result<()> {
     let witness = cluster.witness().await?.rate(300).start().await?;
-    for writes in 1.. {
+    for writes in range {
         change.order(k, cluster, writes).await?;
         let died = reached_with_a_crash(operator, writes, async || done(cluster).await).await;
         if !died.with_context(|| format!("{change:?}"))? {
@@ -170,6 +177,17 @@ async fn sweep(k: &Bench, operator: &LocalOperator, cluster: &Cluster, change: C
     Ok(())
 }
 
+/// A new operator knows nothing at first, and must not take that for how things are.
+#[e2e::test(exclusive, minutes = 10)]
+async fn an_operator_killed_while_shards_come_and_go_takes_nothing_with_it(k: Bench) -> Result<()> {
+    let cache = Cluster::apply(&k, "cache", "{persistence: {enabled: false}}").await?;
+    cache.ready(secs(60)).await?;
+    let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
+    let outcome = sweep(&k, &operator, &cache, Change::Shards, 5..=8).await;
+    scale(k.client(), 2).await?;
+    outcome
+}
+
 #[e2e::test(exclusive, minutes = 120)]
 #[ignore = "long"]
 async fn an_operator_killed_after_any_write_of_a_planned_change_loses_nothing(k: Bench) -> Result<()> {
@@ -178,7 +196,7 @@ async fn an_operator_killed_after_any_write_of_a_planned_change_loses_nothing(k:
     let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
     let mut outcome = Ok(());
     for change in [Change::Switchover, Change::Setting, Change::Shards, Change::Replicas, Change::Restart] {
-        outcome = sweep(&k, &operator, &cache, change).await;
+        outcome = sweep(&k, &operator, &cache, change, 1..=u32::MAX).await;
         if outcome.is_err() {
             break;
         }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::store::WriterDropped;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use valkey_api::{ChildNames, ClusterStatus, Phase, ValkeyCluster, ValkeyClusterStatus};
@@ -39,7 +40,7 @@ use self::status::{Attention, Picture, Verdict};
 use crate::children;
 use crate::context::{Context, Memory};
 use crate::controllers::upgrade;
-use crate::stores::Watched;
+use crate::stores::{Metadata, Watched};
 
 /// The safety net under all watches and reports.
 const RESYNC: Duration = Duration::from_mins(5);
@@ -67,6 +68,8 @@ pub enum Error {
     Kubernetes { what: &'static str, source: kube::Error },
     #[error("the API server sent a cluster without a name, namespace or uid")]
     Nameless,
+    #[error("what is there is not known: {0}")]
+    Blind(#[from] WriterDropped),
 }
 
 impl Error {
@@ -78,6 +81,7 @@ impl Error {
             Self::Build(_) => "Defect",
             Self::Kubernetes { .. } => "KubernetesFailed",
             Self::Nameless => "Nameless",
+            Self::Blind(_) => "Blind",
         }
     }
 }
@@ -92,6 +96,7 @@ pub async fn reconcile(cluster: Arc<Watched>, context: Arc<Context>) -> Result<A
             return Ok(Action::await_change());
         }
     };
+    context.stores.filled().await?;
     let subject = Subject::of(cluster)?;
     if cluster.metadata.deletion_timestamp.is_some() {
         // Children go with their owner by Kubernetes' own hand, with us or without.
@@ -135,6 +140,8 @@ impl Subject {
 
 /// What a pass saw, and how well it fits what the spec asks for.
 struct Look {
+    /// The objects that the cluster consists of, as they were when the look began. Only what was seen may be removed.
+    children: Vec<(&'static str, Metadata)>,
     seen: Seen,
     settings: WantedSettings,
     fittings: BTreeMap<Member, Fitting>,
@@ -168,14 +175,14 @@ impl Pass<'_> {
             look.seen.topology.weights = weigh(memory, &planned).await;
             planned = plan(desired, &look.seen.topology);
         }
-        let (plan, Look { seen, settings, fittings }) = (planned, &look);
+        let (plan, Look { children, seen, settings, fittings }) = (planned, &look);
         tracing::debug!(state = ?plan.state, steps = plan.steps().count(), again = ?plan.look_again(), "planned");
         if attention == Attention::Managed {
             claims::release(self.context, &checked.names, namespace, &seen.topology.workloads, &plan.workloads)
                 .await
                 .map_err(|source| Error::Kubernetes { what: "the volume of a leaving member cannot be deleted", source })?;
             let live = settings::start_with(settings, desired, &seen.topology, &before);
-            self.apply(memory, &checked, &plan.workloads, &live).await?;
+            self.apply(memory, &checked, &plan.workloads, &live, children).await?;
             memory.settings.hold(live);
         }
         let verdict = self.verdict(&before, &checked.names, &look, &plan, attention);
@@ -225,7 +232,8 @@ impl Pass<'_> {
         let (names, namespace) = (&checked.names, &self.subject.namespace);
         let templates = self.templates(checked)?;
         let tolerations = checked.pods.tolerations.as_deref().unwrap_or_default();
-        let wanted = Wanted { desired, templates: &templates, tolerations };
+        let children = self.context.stores.children(namespace, &self.subject.name);
+        let wanted = Wanted { desired, templates: &templates, tolerations, children: &children };
         let mut seen = observe(self.context, memory, names, namespace, wanted).await;
         if checked.storage.is_some() {
             seen.topology.durable = seen.pods.keys().copied().collect();
@@ -245,7 +253,7 @@ impl Pass<'_> {
             let misleading = names::misleading(names, namespace, &seen.pods, memory).await;
             seen.topology.unready.extend(misleading);
         }
-        Ok(Look { seen, settings, fittings })
+        Ok(Look { children, seen, settings, fittings })
     }
 
     /// Everything that the cluster consists of, Secrets first: a pod that finds them missing waits for a minute.
@@ -255,6 +263,7 @@ impl Pass<'_> {
         checked: &CheckedCluster,
         workloads: &BTreeMap<ShardIndex, u16>,
         live: &ServerSettings,
+        seen: &[(&'static str, Metadata)],
     ) -> Result<(), Error> {
         let now = Timestamp::now();
         let is_current = |material: &Material| material.fits(checked, workloads) && now < material.renew_at;
@@ -276,8 +285,8 @@ impl Pass<'_> {
         let mut wanted: BTreeSet<children::Key> =
             ground.iter().chain(&workloads).map(|child| (kind(child).to_owned(), child.name_any())).collect();
         wanted.insert((ValkeyClusterStatus::kind(&()).into_owned(), checked.names.topology()));
-        let place = (self.subject.namespace.as_str(), self.subject.name.as_str(), self.subject.uid.as_str());
-        changes.extend(children::prune(client, stores, &mut memory.editions, place, &wanted).await?);
+        let place = (self.subject.namespace.as_str(), self.subject.uid.as_str());
+        changes.extend(children::prune(client, &mut memory.editions, place, seen, &wanted).await?);
         self.tell_changes(&changes).await;
         Ok(())
     }

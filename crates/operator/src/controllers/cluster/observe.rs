@@ -38,6 +38,8 @@ pub struct Wanted<'a> {
     /// The mark that up-to-date pods of each shard have.
     pub templates: &'a BTreeMap<ShardIndex, String>,
     pub tolerations: &'a [Toleration],
+    /// The objects that the cluster consists of.
+    pub children: &'a [(&'static str, Metadata)],
 }
 
 /// Asks Kubernetes' watches and all sidecars at once; one that does not answer costs no more than its own deadline.
@@ -48,7 +50,7 @@ pub async fn observe(
     namespace: &str,
     wanted: Wanted<'_>,
 ) -> Seen {
-    let Wanted { desired, templates, tolerations } = wanted;
+    let Wanted { desired, templates, tolerations, children } = wanted;
     let found = context.stores.pods_of(namespace, names.cluster());
     let pods: BTreeMap<Member, Arc<Pod>> = found
         .into_iter()
@@ -73,7 +75,7 @@ pub async fn observe(
     topology.spots = pods.iter().filter_map(|(member, pod)| Some((*member, spot(context, pod)?))).collect();
     topology.headless_for = headless(memory, desired, &topology);
     topology.unsynced_for = unsynced(memory, &topology);
-    topology.workloads = workloads(context, names, namespace);
+    topology.workloads = workloads(children);
     let those = |is: &dyn Fn(Member, &Pod) -> bool| -> BTreeSet<Member> {
         pods.iter().filter(|(member, pod)| is(**member, pod)).map(|(member, _)| *member).collect()
     };
@@ -117,10 +119,9 @@ pub async fn weigh(memory: &mut Memory, plan: &Plan) -> BTreeMap<Member, SlotKey
 }
 
 /// How many members each shard's `StatefulSet` asks for, as its watch shows it.
-fn workloads(context: &Context, names: &ChildNames, namespace: &str) -> BTreeMap<ShardIndex, u16> {
-    let sets = context.stores.children(namespace, names.cluster()).into_iter();
-    let sets = sets.filter(|(kind, set)| *kind == "StatefulSet" && set.0.deletion_timestamp.is_none());
-    let of = |(_, Metadata(meta)): (_, Metadata)| {
+fn workloads(children: &[(&'static str, Metadata)]) -> BTreeMap<ShardIndex, u16> {
+    let sets = children.iter().filter(|(kind, set)| *kind == "StatefulSet" && set.0.deletion_timestamp.is_none());
+    let of = |(_, Metadata(meta)): &(_, Metadata)| {
         let shard = meta.labels.as_ref()?.get(labels::SHARD)?.parse().ok()?;
         let members = meta.annotations.as_ref()?.get(labels::MEMBERS)?.parse().ok()?;
         Some((ShardIndex(shard), members))

@@ -98,6 +98,9 @@ pub async fn reconcile(watched: Arc<Watched>, context: Arc<Context>) -> Result<A
     let (Some(namespace), false) = (upgrade.namespace(), upgrade.phase().is_over()) else {
         return Ok(Action::await_change());
     };
+    if context.stores.filled().await.is_err() {
+        return Ok(Action::await_change()); // the operator ends
+    }
     let upgrades: Api<ValkeyUpgrade> = Api::namespaced(context.client.clone(), &namespace);
     // Read anew: deciding by a status from before our own last write would begin the upgrade a second time.
     let upgrade = upgrades.get_opt(&upgrade.name_any()).await.map_err(failed("the upgrade cannot be read"))?;
