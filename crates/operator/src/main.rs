@@ -35,7 +35,7 @@ use crate::context::{Context, Settings};
 use crate::controllers::{cluster, upgrade};
 use crate::guarded_client::{CrashPoint, Tally};
 use crate::leadership::Candidate;
-use crate::stores::{Scope, Wake};
+use crate::stores::{Filling, Scope, Wake};
 use crate::webhook::WebhookTls;
 
 /// Runs Valkey clusters on Kubernetes
@@ -225,9 +225,10 @@ async fn control(args: &Args, scope: Scope, world: World, wakes: tokio::sync::mp
             .clone()
             .unwrap_or_else(|| format!("https://valkey-operator-reports.{}.svc:8443", args.namespace)),
     };
-    let (upgrades, upgrade_events, upgrade_wakes) = upgrade::watch(&client, &scope);
-    let (stores, child_wakes) = stores::watch(&client, &scope, upgrades.clone());
-    let (clusters, events) = stores::clusters(&client, &scope);
+    let filling = Filling::default();
+    let (upgrades, upgrade_events, upgrade_wakes) = upgrade::watch(&client, &scope, &filling);
+    let (clusters, events) = stores::clusters(&client, &scope, &filling);
+    let (stores, child_wakes) = stores::watch(&client, &scope, upgrades.clone(), filling);
     let context = Arc::new(Context::new(client, stores, settings, root, dialer, recorder, crash));
     let sidecar_wakes = futures::stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)));
     let sweeping = sweep::run(Arc::clone(&context), clusters.clone(), scope);

@@ -8,9 +8,8 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use futures::future::{BoxFuture, try_join_all};
 use futures::stream::{BoxStream, SelectAll};
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{Stream, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, Node, NodeSpec, Pod, PodSpec, Secret, Service, Taint, Toleration,
@@ -20,12 +19,12 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ObjectMeta, PartialObjectMeta};
 use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::predicates;
-use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Config, DefaultBackoff};
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use valkey_api::{ValkeyCertificateBinding, ValkeyCertificateBundle, ValkeyCluster, ValkeyClusterStatus, labels};
 
 use crate::controllers::upgrade;
@@ -77,7 +76,6 @@ trait Shelf: Send + Sync {
     fn kind(&self) -> &'static str;
     fn get(&self, namespace: &str, name: &str) -> Option<Metadata>;
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Vec<Metadata>;
-    fn filled(&self) -> BoxFuture<'_, Result<(), WriterDropped>>;
 }
 
 struct TypedShelf<K: Resource<DynamicType = ()> + 'static> {
@@ -106,9 +104,30 @@ impl<K: Resource<DynamicType = ()> + Send + Sync + Clone + 'static> Shelf for Ty
             .map(|object| Metadata(object.metadata.clone()))
             .collect()
     }
+}
 
-    fn filled(&self) -> BoxFuture<'_, Result<(), WriterDropped>> {
-        self.store.wait_until_ready().boxed()
+/// Waits until every watch has told all that there is. Whoever decides earlier takes for gone what it has not heard of yet: a shard that
+/// was about to leave lost its pods so, with the slots that it still had.
+///
+/// The stores' own way to wait remembers only the last one who asked, and leaves all others asleep (kube 5).
+#[derive(Clone, Debug, Default)]
+pub struct Filling(Arc<watch::Sender<usize>>);
+
+impl Filling {
+    /// One more watch to wait for. What is returned has to see all of its events, after its store.
+    pub fn expect<K>(&self) -> impl FnMut(&watcher::Result<watcher::Event<K>>) + Send + use<K> {
+        self.0.send_modify(|awaited| *awaited += 1);
+        let (awaited, mut told) = (Arc::clone(&self.0), false);
+        move |event| {
+            if matches!(event, Ok(watcher::Event::InitDone)) && !std::mem::replace(&mut told, true) {
+                awaited.send_modify(|awaited| *awaited -= 1);
+            }
+        }
+    }
+
+    pub async fn over(&self) {
+        // The sender is ours, so the wait cannot fail.
+        let _ = self.0.subscribe().wait_for(|awaited| *awaited == 0).await;
     }
 }
 
@@ -117,6 +136,7 @@ pub struct Stores {
     pub pods: Store<Pod>,
     pub nodes: Store<Node>,
     pub upgrades: Store<upgrade::Watched>,
+    pub filling: Filling,
     shelves: Vec<Box<dyn Shelf>>,
 }
 
@@ -129,16 +149,6 @@ impl Debug for Stores {
 }
 
 impl Stores {
-    /// Waits until every watch has told all that there is. Whoever decides earlier takes for gone what it has not heard of yet: a shard
-    /// that was about to leave lost its pods so, with the slots that it still had.
-    pub async fn filled(&self) -> Result<(), WriterDropped> {
-        let Self { pods, nodes, upgrades, shelves } = self;
-        let kinds = shelves.iter().map(|shelf| shelf.filled());
-        let others =
-            [pods.wait_until_ready().boxed(), nodes.wait_until_ready().boxed(), upgrades.wait_until_ready().boxed()];
-        try_join_all(kinds.chain(others)).await.map(drop)
-    }
-
     pub fn child(&self, kind: &str, namespace: &str, name: &str) -> Option<Metadata> {
         self.shelves.iter().find(|shelf| shelf.kind() == kind)?.get(namespace, name)
     }
@@ -191,13 +201,13 @@ fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
 pub type Wakes = BoxStream<'static, Wake>;
 
 /// Starts all watches of a scope. The stores fill as the stream is polled.
-pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>) -> (Stores, Wakes) {
+pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>, filling: Filling) -> (Stores, Wakes) {
     let mut wakes = SelectAll::new();
     let selected = Config::default().labels(&format!("{}={}", labels::MANAGED_BY, labels::OPERATOR));
     let mut shelves: Vec<Box<dyn Shelf>> = Vec::new();
     macro_rules! shelve {
         ($($kind:ty),*) => {$({
-            let (store, stream) = metadata::<$kind>(scope.api(client), selected.clone());
+            let (store, stream) = metadata::<$kind>(scope.api(client), selected.clone(), &filling);
             shelves.push(Box::new(TypedShelf::<$kind> { kind: short_name::<$kind>(), store }));
             wakes.push(stream);
         })*};
@@ -210,6 +220,7 @@ pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>) 
         .backoff(DefaultBackoff::default())
         .modify(trim_pod)
         .reflect(writer)
+        .inspect(filling.expect())
         .touched_objects();
     wakes.push(waking(pod_events));
 
@@ -218,10 +229,11 @@ pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>) 
         .backoff(DefaultBackoff::default())
         .modify(trim_node)
         .reflect(writer)
+        .inspect(filling.expect())
         .touched_objects()
         .predicate_filter(barriers, PredicateConfig::default());
     wakes.push(wake_those_on(node_events, pods.clone()));
-    (Stores { pods, nodes, upgrades, shelves }, wakes.boxed())
+    (Stores { pods, nodes, upgrades, filling, shelves }, wakes.boxed())
 }
 
 fn short_name<K: Resource<DynamicType = ()>>() -> &'static str {
@@ -231,7 +243,11 @@ fn short_name<K: Resource<DynamicType = ()>>() -> &'static str {
     }
 }
 
-fn metadata<K>(api: Api<PartialObjectMeta<K>>, config: Config) -> (Store<PartialObjectMeta<K>>, Wakes)
+fn metadata<K>(
+    api: Api<PartialObjectMeta<K>>,
+    config: Config,
+    filling: &Filling,
+) -> (Store<PartialObjectMeta<K>>, Wakes)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
@@ -240,6 +256,7 @@ where
         .backoff(DefaultBackoff::default())
         .modify(|object| trim(&mut object.metadata))
         .reflect(writer)
+        .inspect(filling.expect())
         .touched_objects();
     (store, waking(events))
 }
@@ -327,12 +344,14 @@ fn trim_node(node: &mut Node) {
 pub fn clusters(
     client: &Client,
     scope: &Scope,
+    filling: &Filling,
 ) -> (Store<Watched>, impl Stream<Item = watcher::Result<Watched>> + Send + 'static) {
     let (store, writer) = reflector::store();
     let events = watcher(scope.api::<Watched>(client), Config::default())
         .backoff(DefaultBackoff::default())
         .modify(|cluster| trim(cluster.meta_mut()))
         .reflect(writer)
+        .inspect(filling.expect())
         .applied_objects()
         .predicate_filter(predicates::generation.combine(predicates::annotations), PredicateConfig::default());
     (store, events)
@@ -361,22 +380,20 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_counts_as_gone_before_every_watch_has_told_all() {
-        fn finish<K: Resource<DynamicType = ()> + Clone + 'static>(writer: &mut reflector::store::Writer<K>) {
-            writer.apply_watcher_event(&watcher::Event::Init);
-            writer.apply_watcher_event(&watcher::Event::InitDone);
+        use futures::FutureExt;
+        let filling = Filling::default();
+        let (mut pods, mut sets) = (filling.expect::<Pod>(), filling.expect::<StatefulSet>());
+        // All who wait are woken, not only the last.
+        let waiting =
+            [filling.clone(), filling.clone()].map(|filling| tokio::spawn(async move { filling.over().await }));
+        pods(&Ok(watcher::Event::Init));
+        pods(&Ok(watcher::Event::InitDone));
+        pods(&Ok(watcher::Event::InitDone));
+        assert!(filling.over().now_or_never().is_none(), "one watch has told nothing yet");
+        sets(&Ok(watcher::Event::InitDone));
+        for one in waiting {
+            one.await.unwrap();
         }
-        let (pods, mut pods_writer) = reflector::store();
-        let (nodes, mut nodes_writer) = reflector::store();
-        let (upgrades, mut upgrades_writer) = reflector::store();
-        let (store, mut sets_writer) = reflector::store();
-        let shelf = TypedShelf::<StatefulSet> { kind: "StatefulSet", store };
-        let stores = Stores { pods, nodes, upgrades, shelves: vec![Box::new(shelf)] };
-        finish::<Pod>(&mut pods_writer);
-        finish::<Node>(&mut nodes_writer);
-        finish::<upgrade::Watched>(&mut upgrades_writer);
-        assert!(stores.filled().now_or_never().is_none(), "one watch has told nothing yet");
-        finish::<PartialObjectMeta<StatefulSet>>(&mut sets_writer);
-        stores.filled().now_or_never().expect("all have").unwrap();
     }
 
     #[test]

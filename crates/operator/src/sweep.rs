@@ -17,9 +17,7 @@ use crate::stores::{Scope, Watched};
 const BETWEEN: Duration = Duration::from_mins(10);
 
 pub async fn run(context: Arc<Context>, clusters: Store<Watched>, scope: Scope) {
-    if clusters.wait_until_ready().await.is_err() {
-        return;
-    }
+    context.stores.filling.over().await;
     // Somebody else may have led when they went.
     let mut due = true;
     loop {

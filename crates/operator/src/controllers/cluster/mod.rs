@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::store::WriterDropped;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 use valkey_api::{ChildNames, ClusterStatus, Phase, ValkeyCluster, ValkeyClusterStatus};
@@ -68,8 +67,6 @@ pub enum Error {
     Kubernetes { what: &'static str, source: kube::Error },
     #[error("the API server sent a cluster without a name, namespace or uid")]
     Nameless,
-    #[error("what is there is not known: {0}")]
-    Blind(#[from] WriterDropped),
 }
 
 impl Error {
@@ -81,7 +78,6 @@ impl Error {
             Self::Build(_) => "Defect",
             Self::Kubernetes { .. } => "KubernetesFailed",
             Self::Nameless => "Nameless",
-            Self::Blind(_) => "Blind",
         }
     }
 }
@@ -96,7 +92,7 @@ pub async fn reconcile(cluster: Arc<Watched>, context: Arc<Context>) -> Result<A
             return Ok(Action::await_change());
         }
     };
-    context.stores.filled().await?;
+    context.stores.filling.over().await;
     let subject = Subject::of(cluster)?;
     if cluster.metadata.deletion_timestamp.is_some() {
         // Children go with their owner by Kubernetes' own hand, with us or without.

@@ -31,7 +31,7 @@ use valkey_api::{UpgradePhase, UpgradeStatus, ValkeyCluster, ValkeyUpgrade};
 use self::decide::{Hold, SetTag, decide, refused_at_the_write};
 use self::owner::MANAGER;
 use crate::context::Context;
-use crate::stores::{Scope, Wake};
+use crate::stores::{Filling, Scope, Wake};
 
 /// How soon to look again at an upgrade that is under way.
 const WATCHFUL: Duration = Duration::from_secs(2);
@@ -57,6 +57,7 @@ fn failed(what: &'static str) -> impl FnOnce(kube::Error) -> Error {
 pub fn watch(
     client: &Client,
     scope: &Scope,
+    filling: &Filling,
 ) -> (Store<Watched>, impl Stream<Item = watcher::Result<Watched>> + Send + 'static, BoxStream<'static, Wake>) {
     let (store, writer) = reflector::store();
     let (door, woken) = mpsc::unbounded_channel();
@@ -64,6 +65,7 @@ pub fn watch(
         .backoff(DefaultBackoff::default())
         .modify(|upgrade| upgrade.meta_mut().managed_fields = None)
         .reflect(writer)
+        .inspect(filling.expect())
         .touched_objects()
         .inspect(move |event| {
             let wake = event.as_ref().ok().and_then(cluster_of);
@@ -98,9 +100,7 @@ pub async fn reconcile(watched: Arc<Watched>, context: Arc<Context>) -> Result<A
     let (Some(namespace), false) = (upgrade.namespace(), upgrade.phase().is_over()) else {
         return Ok(Action::await_change());
     };
-    if context.stores.filled().await.is_err() {
-        return Ok(Action::await_change()); // the operator ends
-    }
+    context.stores.filling.over().await;
     let upgrades: Api<ValkeyUpgrade> = Api::namespaced(context.client.clone(), &namespace);
     // Read anew: deciding by a status from before our own last write would begin the upgrade a second time.
     let upgrade = upgrades.get_opt(&upgrade.name_any()).await.map_err(failed("the upgrade cannot be read"))?;
