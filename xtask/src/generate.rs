@@ -17,12 +17,6 @@ pub enum Mode {
 }
 
 /// Every generated file and its content.
-fn files() -> Result<Vec<(PathBuf, String)>> {
-    let mut files = vec![(paths::workspace().join("docs/xtask.md"), command_reference()), install_manifest()?];
-    files.extend(from_types()?);
-    Ok(files)
-}
-
 /// What comes from the types of the API and of the contract with the sidecar. They are compiled into a program of their own,
 /// since they need Kubernetes' types, which xtask does without.
 fn from_types() -> Result<Vec<(PathBuf, String)>> {
@@ -60,8 +54,20 @@ fn install_manifest() -> Result<(PathBuf, String)> {
 }
 
 pub fn run(mode: Mode) -> Result<()> {
+    let mut stale = settle(mode, from_types()?)?;
+    // Rendered from definitions that have just been written.
+    let others = vec![(paths::workspace().join("docs/xtask.md"), command_reference()), install_manifest()?];
+    stale.extend(settle(mode, others)?);
+    if !stale.is_empty() {
+        bail!("not up to date: {}; run `cargo xtask generate` and commit the result", stale.join(", "));
+    }
+    Ok(())
+}
+
+/// Writes the files that differ, or gives their names.
+fn settle(mode: Mode, files: Vec<(PathBuf, String)>) -> Result<Vec<String>> {
     let mut stale = Vec::new();
-    for (path, content) in files()? {
+    for (path, content) in files {
         if std::fs::read_to_string(&path).is_ok_and(|current| current == content) {
             continue;
         }
@@ -76,10 +82,7 @@ pub fn run(mode: Mode) -> Result<()> {
             Mode::Check => stale.push(path.display().to_string()),
         }
     }
-    if !stale.is_empty() {
-        bail!("not up to date: {}; run `cargo xtask generate` and commit the result", stale.join(", "));
-    }
-    Ok(())
+    Ok(stale)
 }
 
 /// `cargo xtask --help`, all levels on one page.
