@@ -213,7 +213,7 @@ pub struct ValkeyClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_service: Option<ReadService>,
 
-    /// How a `ValkeyUpgrade` of this cluster is judged.
+    /// How another image of the servers is judged, whether a `ValkeyUpgrade` or somebody's edit of `valkeyImage` brought it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
 

@@ -213,7 +213,7 @@ pub struct Replication {
     pub min_replicas_max_lag: Option<i32>,
 }
 
-/// How a `ValkeyUpgrade` of this cluster is judged.
+/// How another image of the servers is judged, whether a `ValkeyUpgrade` or somebody's edit of `valkeyImage` brought it.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
