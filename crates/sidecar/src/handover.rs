@@ -1,4 +1,5 @@
-//! Before the pod goes: gives the shard to a replica that has all the data, so that no write is lost and none waits long.
+//! Before the pod goes: gives the shard to a replica that has all the data, so that no write is lost and none waits long. Then it
+//! stays for a moment to tell clients who leads now.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -23,7 +24,12 @@ const BREATH: Duration = Duration::from_millis(200);
 pub async fn hand_over(context: &Context) {
     let begun = Instant::now();
     match timeout(PATIENCE, until_done(context)).await {
-        Ok(Ok(outcome)) => info!(?outcome, took = ?begun.elapsed(), "ready to stop"),
+        Ok(Ok(outcome)) => {
+            info!(?outcome, took = ?begun.elapsed(), "ready to stop");
+            if outcome != Outcome::Impossible {
+                sleep(context.board.view().farewell(std::time::Instant::now())).await;
+            }
+        }
         Ok(Err(error)) => warn!(%error, "the server cannot be asked: it stops without a handover"),
         Err(_) => warn!("no replica took over in time: the server stops all the same"),
     }

@@ -10,6 +10,9 @@ use valkey_rpc::{Event, Summary};
 
 /// Longer than a fork or a slow command keeps a healthy server from answering.
 const SILENCE: Duration = Duration::from_secs(5);
+/// For how long one that has led tells clients who leads now, before it ends. Some meet a closed port otherwise, or an address that
+/// nobody has any more, and then a client spends seconds on trying to connect.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, Default)]
 pub struct View {
@@ -18,6 +21,8 @@ pub struct View {
     pub life: u64,
     /// What it said last; `None` if it answers but does not tell.
     pub report: Option<Arc<NodeReport>>,
+    /// When it was last known to own slots.
+    led: Option<Instant>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +77,19 @@ impl View {
         self.report.as_ref().is_some_and(|report| !report.exports.running.is_empty())
     }
 
+    fn owns_slots(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.role == Role::Primary && !report.slots.is_empty())
+    }
+
+    /// For how long a server that does not lead now has to stay for those who have not heard it.
+    pub fn farewell(&self, now: Instant) -> Duration {
+        match self.led {
+            Some(led) if !self.owns_slots() => FAREWELL.saturating_sub(now.duration_since(led)),
+            Some(_) => FAREWELL, // it has changed since we looked
+            None => Duration::ZERO,
+        }
+    }
+
     pub fn summary(&self) -> Option<Summary> {
         let report = self.report.as_ref()?;
         Some(Summary {
@@ -92,7 +110,12 @@ impl View {
         } else if let (Some(before), Some(after)) = (&self.report, &report) {
             news.extend(changes(before, after));
         }
-        (Self { phase: Phase::Up { last_reply: now }, life: self.life, report: report.map(Arc::new) }, news)
+        let mut after =
+            Self { phase: Phase::Up { last_reply: now }, life: self.life, report: report.map(Arc::new), led: self.led };
+        if self.owns_slots() || after.owns_slots() {
+            after.led = Some(now);
+        }
+        (after, news)
     }
 }
 
@@ -129,7 +152,7 @@ impl Board {
     }
 
     pub fn set(&self, phase: Phase) {
-        self.kept.send_modify(|view| *view = View { phase, life: view.life.wrapping_add(1), report: None });
+        self.kept.send_modify(|view| *view = View { phase, life: view.life.wrapping_add(1), ..View::default() });
     }
 
     /// Takes note of a reply, and says what is new. A reply from a life that is over, on its way while the server ended, is

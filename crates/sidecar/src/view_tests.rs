@@ -103,3 +103,18 @@ fn a_reply_that_comes_after_the_end_is_none() {
     assert_eq!(board.replied(life, Some(report())), []);
     assert_eq!(board.view().phase, Phase::Unknown);
 }
+
+#[test]
+fn one_that_has_led_stays_a_moment_for_those_who_have_not_heard_it() {
+    let start = Instant::now();
+    let second = |n| start + Duration::from_secs(n);
+    let follows = || Some(replica(ReplicaLink::Up));
+    let (leading, _) = View::default().after_reply(Some(report()), start);
+    assert_eq!(leading.farewell(second(9)), FAREWELL, "it led when it was last looked at");
+    let (resigned, _) = leading.after_reply(follows(), second(9));
+    assert_eq!(resigned.farewell(second(9)), FAREWELL);
+    let (resigned, _) = resigned.after_reply(follows(), second(10));
+    assert_eq!(resigned.farewell(second(10)), Duration::ZERO, "it told them for long enough");
+    let (following, _) = View::default().after_reply(follows(), start);
+    assert_eq!(following.farewell(start), Duration::ZERO, "it never led");
+}
