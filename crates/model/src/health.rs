@@ -48,14 +48,16 @@ pub struct Told<'a> {
 }
 
 impl Blemish {
-    /// Whether clients may notice it: a slot is served badly or not at all, or nobody can tell.
+    /// Whether clients may notice it: a slot is served badly or not at all.
     pub fn is_felt(&self, seen: &Observation) -> bool {
         let owns = |member: &Member| seen.report(*member).is_some_and(|report| !report.slots.is_empty());
         match self {
-            Self::SlotsMissing(_) | Self::TwoPrimaries(_) | Self::Held(_) | Self::Unreachable(_) => true,
+            Self::SlotsMissing(_) | Self::TwoPrimaries(_) | Self::Held(_) => true,
             Self::NotServing(member) | Self::Loading(member) => owns(member),
-            // The slots of a shard that lost its primary are missing; one that has none yet is not missed.
+            // The slots of a shard that lost its primary are missing, and so are those of one that does not answer, unless its peers
+            // vouch for it. A shard that has no primary yet is not missed.
             Self::Headless(_)
+            | Self::Unreachable(_)
             | Self::Missing(_)
             | Self::Starting(_)
             | Self::Astray(_)
@@ -180,7 +182,8 @@ impl<'a> Cluster<'a> {
         let primaries = self.live.values().filter(|report| report.role == Role::Primary);
         let owned: SlotSet = primaries.flat_map(|report| report.slots.ranges()).collect();
         let missing = SlotSet::all().minus(&owned);
-        let missing = if missing.is_empty() { missing } else { missing.minus(&self.passed_on()) };
+        let missing =
+            if missing.is_empty() { missing } else { missing.minus(&self.passed_on()).minus(&self.vouched_for()) };
         if !missing.is_empty() {
             found.push(Blemish::SlotsMissing(missing.len()));
         }
@@ -197,6 +200,21 @@ impl<'a> Cluster<'a> {
         let told = self.live.values().flat_map(|report| &report.peers);
         let told = told.filter(|peer| peer.health == PeerHealth::Fine && serves(peer.id));
         told.flat_map(|peer| peer.slots.ranges()).collect()
+    }
+
+    /// Slots of servers that do not answer us, but all of their peers. A sidecar may be slow, or the way to it: clients have another.
+    fn vouched_for(&self) -> SlotSet {
+        let silent = self.seen.members.values().filter(|sighting| matches!(sighting, Sighting::Unreachable)).count();
+        let told = || self.live.values().flat_map(|r| &r.peers).filter(|peer| !self.homes.contains_key(&peer.id));
+        let doubtful = |peer: &Peer| peer.health != PeerHealth::Fine || !peer.connected;
+        let doubted: BTreeSet<NodeId> = told().filter(|peer| doubtful(peer)).map(|peer| peer.id).collect();
+        let well: Vec<&Peer> = told().filter(|peer| !doubted.contains(&peer.id)).collect();
+        let ids: BTreeSet<NodeId> = well.iter().map(|peer| peer.id).collect();
+        // If there are more of them, one may be of a pod that is gone, which nobody has noticed yet.
+        if ids.len() > silent || !self.live.values().all(|report| report.serving) {
+            return SlotSet::EMPTY;
+        }
+        well.into_iter().flat_map(|peer| peer.slots.ranges()).collect()
     }
 
     /// The primary of a wanted shard that has no slots yet, or none any more: all of its members are here and follow it.

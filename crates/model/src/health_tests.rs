@@ -136,3 +136,23 @@ fn a_slot_that_changes_hands_while_we_look_is_not_missing() {
     });
     assert!(is_missing(&failed), "nobody reaches the one who should have it");
 }
+
+#[test]
+fn a_primary_that_does_not_answer_us_is_felt_when_a_peer_doubts_it() {
+    let silent = Member::new(0, 0);
+    let felt = |change: &dyn Fn(Member, &mut NodeReport), sighting: Sighting| {
+        let mut seen = seen(change);
+        seen.members.insert(silent, sighting);
+        blemishes(DESIRED, &seen).iter().any(|blemish| blemish.is_felt(&seen))
+    };
+    let doubts = |about: Member| {
+        move |by: Member, report: &mut NodeReport| {
+            let peers = report.peers.iter_mut().filter(|peer| by == Member::new(1, 1) && peer.id == id(about));
+            peers.for_each(|peer| peer.health = PeerHealth::Suspected);
+        }
+    };
+    assert!(!felt(&|_, _| {}, Sighting::Unreachable), "all of its peers reach it");
+    assert!(felt(&doubts(silent), Sighting::Unreachable));
+    assert!(felt(&|_, report| report.serving = false, Sighting::Unreachable));
+    assert!(felt(&|_, _| {}, Sighting::Missing), "it is gone, and nobody has noticed it yet");
+}

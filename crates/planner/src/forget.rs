@@ -74,8 +74,9 @@ fn all_agree_about(view: &ClusterView, id: NodeId, departed: &BTreeSet<NodeId>) 
     !view.live().any(|(_, report)| contradicts(report))
 }
 
+/// On everybody who knows it, but those whose pod is ending: their table ends with them, and they hardly answer any more.
 fn strike(view: &ClusterView, id: NodeId, reason: &'static str) -> Vec<Step> {
-    let knowing = view.live().filter(|(_, report)| report.peer(id).is_some());
+    let knowing = view.live().filter(|(member, report)| report.peer(id).is_some() && !view.is_going(*member));
     knowing.map(|(on, _): (Member, _)| Step { action: Action::Forget { on, id }, reason }).collect()
 }
 

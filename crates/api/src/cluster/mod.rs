@@ -159,7 +159,7 @@ pub struct ValkeyClusterSpec {
     ))]
     pub config: Option<BTreeMap<String, String>>,
 
-    /// CPU and memory of the Valkey container. Other amounts are given to running pods where Kubernetes can; a request or limit
+    /// CPU and memory of the Valkey container; it requests 100m of CPU if nothing is said about it. Other amounts are given to running pods where Kubernetes can; a request or limit
     /// that comes or goes restarts pods, one by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,

@@ -1,5 +1,7 @@
 //! A pod: Valkey under the launcher, and the sidecar that tells both what to do.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::DeepMerge;
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource,
@@ -132,6 +134,22 @@ fn sidecar(cluster: &CheckedCluster, wiring: &Wiring, shard: ShardIndex) -> Cont
     }
 }
 
+/// What a server asks for whose spec says nothing about CPU. Without a request it gets what all others leave over, its own sidecar
+/// among them: on a busy machine writes then wait for seconds. A pod that runs keeps what it has.
+const CPU_SHARE: &str = "100m";
+
+type Amounts = BTreeMap<String, Quantity>;
+
+fn with_a_share_of_cpu(resources: Option<ResourceRequirements>) -> ResourceRequirements {
+    let mut resources = resources.unwrap_or_default();
+    let says = |amounts: &Option<Amounts>| amounts.as_ref().is_some_and(|all| all.contains_key("cpu"));
+    if !says(&resources.requests) && !says(&resources.limits) {
+        let share = Quantity(CPU_SHARE.to_owned());
+        resources.requests.get_or_insert_default().insert("cpu".to_owned(), share);
+    }
+    resources
+}
+
 fn valkey(cluster: &CheckedCluster) -> Container {
     Container {
         name: VALKEY_CONTAINER.into(),
@@ -157,7 +175,7 @@ fn valkey(cluster: &CheckedCluster) -> Container {
             failure_threshold: Some(6),
             ..http_probe("/valkey/live")
         }),
-        resources: cluster.pods.resources.clone(),
+        resources: Some(with_a_share_of_cpu(cluster.pods.resources.clone())),
         security_context: Some(container_security()),
         volume_mounts: Some(vec![mount(DATA_VOLUME, DATA), mount("tmp", "/tmp"), mount("run", RUN)]),
         ..Default::default()
@@ -256,6 +274,6 @@ fn read_only(volume: &str, path: &str) -> VolumeMount {
     VolumeMount { read_only: Some(true), ..mount(volume, path) }
 }
 
-fn amounts(amounts: &[(&str, &str)]) -> std::collections::BTreeMap<String, Quantity> {
+fn amounts(amounts: &[(&str, &str)]) -> Amounts {
     amounts.iter().map(|(name, amount)| ((*name).into(), Quantity((*amount).into()))).collect()
 }

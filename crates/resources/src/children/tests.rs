@@ -60,7 +60,7 @@ fn a_spec_with_everything_becomes_these_objects() {
 #[test]
 fn nobodys_pods_are_restarted_by_accident() {
     // If this fails you have changed what every pod of every cluster looks like: a new operator would restart them all.
-    assert_eq!(template_hash("{}"), "6dbd80f617366657");
+    assert_eq!(template_hash("{}"), "e2fca8edee246e6f");
     let cluster = checked_with_password(EVERYTHING, "secret");
     assert_eq!(template_mark(&cluster, &wiring(), ShardIndex(0)).unwrap(), "4de3431f952a47a9");
 }
@@ -73,6 +73,19 @@ fn how_much_a_pod_gets_needs_no_restart_but_that_it_gets_some_does() {
     assert_ne!(limits("memory: 1Gi"), limits("memory: 1Gi, cpu: 1"));
     assert_ne!(limits("memory: 1Gi, ephemeral-storage: 1Gi"), limits("memory: 1Gi, ephemeral-storage: 2Gi"));
     assert_ne!(template_hash("{resources: {requests: {memory: 1Gi}}}"), limits("memory: 1Gi"));
+}
+
+#[test]
+fn a_server_has_a_share_of_cpu_unless_the_spec_says_which() {
+    let requested = |spec: &str| {
+        let template = build(spec).stateful_sets.remove(0).spec.unwrap().template;
+        let server = template.spec.unwrap().containers.remove(0);
+        server.resources.unwrap().requests.unwrap_or_default().get("cpu").map(|amount| amount.0.clone())
+    };
+    assert_eq!(requested("{}").as_deref(), Some("100m"));
+    assert_eq!(requested("{resources: {requests: {memory: 1Gi}}}").as_deref(), Some("100m"));
+    assert_eq!(requested("{resources: {requests: {cpu: 2}}}").as_deref(), Some("2"));
+    assert_eq!(requested("{resources: {limits: {cpu: 2}}}"), None, "Kubernetes takes the limit");
 }
 
 #[test]

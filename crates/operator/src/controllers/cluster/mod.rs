@@ -375,8 +375,12 @@ impl Pass<'_> {
             certificates_expire,
             now,
         };
-        let status = status::status(&picture, before);
         let topology = status::topology(&checked.names, desired, seen, now);
+        let was_formed = before.formed_at.is_some();
+        if was_formed && plan.losses.is_empty() && status::is_inconclusive(&seen.topology) {
+            return self.tell_topology(memory, topology).await; // what was said before stands
+        }
+        let status = status::status(&picture, before);
         self.tell(memory, before, status.clone()).await?;
         self.tell_losses(before, &status, &checked.names, plan).await;
         self.tell_topology(memory, topology).await

@@ -1,6 +1,7 @@
 //! The last step: what to say. A plain function of what was wanted, seen and done.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -8,7 +9,10 @@ use valkey_api::cluster::{CertificateStatus, Endpoints, LastFailure, Moves, Oper
 use valkey_api::names::VALKEY_PORT;
 use valkey_api::topology::{Node, NodeRole, NodeState, Topology};
 use valkey_api::{ChildNames, ClusterStatus, ConditionStatus, ConditionType, Phase, conditions, labels};
-use valkey_model::{Blemish, Desired, Member, NodeReport, ReplicaLink, Role, ShardIndex, Sighting, SlotSet};
+use valkey_model::{
+    Blemish, Desired, Member, NodeReport, Observation, Peer, PeerHealth, ReplicaLink, Role, ShardIndex, Sighting,
+    SlotSet,
+};
 use valkey_planner::{Load, Operation as Work, Plan, Progress, State};
 use valkey_resources::{CheckedCluster, Encryption, SpecErrors};
 
@@ -114,14 +118,15 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     };
     set(ConditionType::Accepted, verdict.complaint.is_none(), reason, &words);
     let as_planned = is_as_planned(picture, before);
+    let serves = serves_on(picture, before);
     let words = match (healthy, reach) {
         (true, Reach::Open) => "all slots are served and every replica is in sync".into(),
         (true, Reach::Opening) => OPENING.into(),
-        (false, _) if as_planned => format!("all slots are served; {}", in_words(names, blemishes)),
+        (false, _) if serves => format!("all slots are served; {}", in_words(names, blemishes)),
         (false, _) => in_words(names, blemishes),
     };
     let health = if healthy { "Healthy" } else { reason_of(&plan.state, age) };
-    set(ConditionType::Ready, (healthy && reach == Reach::Open) || as_planned, health, &words);
+    set(ConditionType::Ready, (healthy && reach == Reach::Open) || serves, health, &words);
     let working = matches!(plan.state, State::Working(_) | State::Waiting(_)) && attention == Attention::Managed;
     set(
         ConditionType::Progressing,
@@ -139,6 +144,20 @@ pub fn status(picture: &Picture<'_>, before: &ClusterStatus) -> ClusterStatus {
     status
 }
 
+/// For how long a node may give no answer before anybody is told.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Whether a look says nothing new: somebody has just given no answer, and none of its peers misses it. A machine that is busy for a
+/// moment must wake up nobody.
+pub fn is_inconclusive(seen: &Observation) -> bool {
+    let doubts = |peer: &Peer| matches!(peer.health, PeerHealth::Suspected | PeerHealth::Failed);
+    let lasts = |member: &Member| seen.unsynced_for.get(member).is_some_and(|since| *since >= SILENCE);
+    let mut silent = seen.members.iter().filter(|(_, sighting)| **sighting == Sighting::Unreachable).peekable();
+    silent.peek().is_some()
+        && silent.all(|(member, _)| !lasts(member))
+        && !seen.reports().any(|(_, report)| report.peers.iter().any(doubts))
+}
+
 fn say_tls(status: &mut ClusterStatus, generation: i64, now: Time) {
     let Some(TlsStatus { certificate_status, .. }) = &status.tls else { return };
     let valid = *certificate_status == CertificateStatus::Valid;
@@ -151,11 +170,17 @@ fn say_tls(status: &mut ClusterStatus, generation: i64, now: Time) {
     conditions::set(&mut status.conditions, ConditionType::TlsConfigured, holds, reason, words, generation, now);
 }
 
-/// Whether a cluster that was ready lacks nothing but what a planned change takes away for a while: nobody need be woken up for
-/// that. A pod that does not come up is no part of any plan.
-fn is_as_planned(picture: &Picture<'_>, before: &ClusterStatus) -> bool {
+/// Whether a cluster that was ready has nothing that its clients feel. It becomes ready again only when it is whole.
+fn serves_on(picture: &Picture<'_>, before: &ClusterStatus) -> bool {
+    let Picture { blemishes, seen, .. } = picture;
     let was_ready = conditions::is_true(&before.conditions, ConditionType::Ready);
-    was_ready && picture.plan.state.is_sound() && failure(picture, before).is_none()
+    was_ready && !blemishes.iter().any(|blemish| blemish.is_felt(&seen.topology))
+}
+
+/// Whether a cluster lacks nothing but what a planned change takes away for a while: nobody need be woken up for that. A pod that
+/// does not come up is no part of any plan.
+fn is_as_planned(picture: &Picture<'_>, before: &ClusterStatus) -> bool {
+    serves_on(picture, before) && picture.plan.state.is_sound() && failure(picture, before).is_none()
 }
 
 /// Whether two statuses differ in nothing but how far the same work has got.

@@ -176,9 +176,42 @@ fn what_is_missing_is_told_by_the_names_of_pods() {
     let formed = told(whole(), &ClusterStatus::default(), Attention::Managed, at(10));
     let status = told(wounded, &formed, Attention::Managed, at(20));
     let (holds, reason, message) = condition(&status, ConditionType::Ready);
-    assert_eq!((holds.as_str(), reason.as_str()), ("False", "Healing"));
-    assert!(message.contains("orders-2-1 does not answer"), "{message}");
-    assert_eq!(condition(&status, ConditionType::Degraded).0, "True");
+    assert_eq!((holds.as_str(), reason.as_str()), ("True", "Healing"), "a silent replica is not felt");
+    assert!(message.contains("all slots are served; orders-2-1 does not answer"), "{message}");
+    let (holds, _, message) = condition(&status, ConditionType::Degraded);
+    assert!(holds == "True" && message.contains("orders-2-1 does not answer"), "{message}");
+}
+
+#[test]
+fn one_missed_answer_is_no_news_unless_it_lasts_or_a_peer_misses_somebody() {
+    let silent = Member::new(2, 0);
+    let after = |seconds, health| {
+        let mut seen = whole();
+        seen.members.insert(silent, Sighting::Unreachable);
+        seen.unsynced_for.insert(silent, Duration::from_secs(seconds));
+        for sighting in seen.members.values_mut() {
+            let Sighting::Known(report) = sighting else { continue };
+            report.peers.iter_mut().for_each(|peer| peer.health = health);
+        }
+        is_inconclusive(&seen)
+    };
+    assert!(after(0, PeerHealth::Fine) && after(9, PeerHealth::Fine));
+    assert!(!after(10, PeerHealth::Fine));
+    assert!(!after(3, PeerHealth::Suspected));
+    assert!(!is_inconclusive(&whole()));
+}
+
+#[test]
+fn a_cluster_is_not_ready_while_slots_have_no_owner_nor_until_it_is_whole_again() {
+    let formed = told(whole(), &ClusterStatus::default(), Attention::Managed, at(10));
+    let mut headless = whole();
+    headless.members.insert(Member::new(2, 0), Sighting::Missing);
+    let down = told(headless, &formed, Attention::Managed, at(20));
+    assert_eq!(condition(&down, ConditionType::Ready).0, "False");
+    let mut healing = whole();
+    healing.members.insert(Member::new(2, 1), Sighting::Starting);
+    assert_eq!(condition(&told(healing, &down, Attention::Managed, at(30)), ConditionType::Ready).0, "False");
+    assert_eq!(condition(&told(whole(), &down, Attention::Managed, at(30)), ConditionType::Ready).0, "True");
 }
 
 #[test]
@@ -278,7 +311,7 @@ fn progress_alone_is_told_from_news() {
 }
 
 #[test]
-fn a_ready_cluster_stays_so_through_a_roll_but_not_with_a_pod_that_does_not_come_up() {
+fn a_roll_does_not_degrade_a_cluster_but_a_pod_that_does_not_come_up_does() {
     let ready = told(whole(), &ClusterStatus::default(), Attention::Managed, at(1));
     let (member, mut rolling) = (Member::new(0, 1), whole());
     rolling.outdated = [Member::new(1, 1)].into();
@@ -297,7 +330,7 @@ fn a_ready_cluster_stays_so_through_a_roll_but_not_with_a_pod_that_does_not_come
     let stuck = Pod { status: Some(serde_json::from_value(waiting).unwrap()), ..Pod::default() };
     seen.pods.insert(member, Arc::new(stuck));
     let status = told_of(&seen, &ready, Attention::Managed, at(2));
-    assert_eq!(condition(&status, ConditionType::Ready).0, "False");
+    assert_eq!(condition(&status, ConditionType::Ready).0, "True", "all slots are served");
     assert_eq!(condition(&status, ConditionType::Degraded).0, "True");
 }
 

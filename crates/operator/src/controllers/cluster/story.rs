@@ -110,13 +110,14 @@ impl Pass<'_> {
             && let Some(phase) = after.phase
         {
             let words = message(after, ConditionType::Ready).unwrap_or_default();
-            let kind = if matches!(phase, valkey_api::Phase::Degraded | valkey_api::Phase::Failed) {
-                EventType::Warning
-            } else {
-                EventType::Normal
+            let ill = matches!(phase, valkey_api::Phase::Degraded | valkey_api::Phase::Failed);
+            let kind = if ill { EventType::Warning } else { EventType::Normal };
+            let note = match &after.operation {
+                Some(operation) if ill => format!("{}: {words}", operation.message),
+                Some(operation) => operation.message.clone(),
+                None => words,
             };
-            let doing = after.operation.as_ref().map_or(words, |operation| operation.message.clone());
-            self.event(kind, phase.as_str(), "Observe", doing).await;
+            self.event(kind, phase.as_str(), "Observe", note).await;
         }
     }
 

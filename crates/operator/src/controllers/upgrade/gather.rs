@@ -99,7 +99,7 @@ fn standing(cluster: &ValkeyCluster) -> Standing {
     if says(ConditionType::Accepted, ConditionStatus::False) {
         return Standing::Rejected(words(ConditionType::Accepted));
     }
-    if says(ConditionType::Ready, ConditionStatus::True) {
+    if says(ConditionType::Ready, ConditionStatus::True) && !says(ConditionType::Degraded, ConditionStatus::True) {
         return Standing::Ready;
     }
     Standing::Unready(words(ConditionType::Ready))
@@ -149,6 +149,11 @@ mod tests {
             Standing::Rejected("Accepted False".into())
         );
         assert_eq!(standing(&cluster(json!({"paused": true}), saying(3, "True", "True"))), Standing::Paused);
+        let mut wounded = saying(3, "True", "True");
+        let degraded = json!({"type": "Degraded", "status": "True", "reason": "R", "message": "a replica is missing",
+            "lastTransitionTime": "2026-11-16T00:00:00Z"});
+        wounded["conditions"].as_array_mut().unwrap().push(degraded);
+        assert!(matches!(standing(&cluster(json!({}), wounded)), Standing::Unready(_)));
     }
 
     #[test]
