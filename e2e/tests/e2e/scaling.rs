@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::{Bench, Cluster, eventually, secs};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn shards_come_and_go_under_load_and_no_write_is_lost(k: Bench) -> Result<
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();
 
-    assert_eq!(ready_since(&orders).await?, ready, "it was not Ready for a while");
+    stayed_ready(&k, &orders, ready).await?;
     let sets: Vec<_> = k.objects::<StatefulSet>().list().await?.iter().map(ResourceExt::name_any).collect();
     assert_eq!(sets, ["orders-0", "orders-1", "orders-2"]);
     eventually("the volumes of the removed shards to be given back", secs(30), async || {
@@ -63,8 +63,7 @@ async fn an_older_release_scales_in_the_classic_way(k: Bench) -> Result<()> {
     let verdict = witness.stop().await?;
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();
-    assert_eq!(ready_since(&old).await?, ready, "it was not Ready for a while");
-    Ok(())
+    stayed_ready(&k, &old, ready).await
 }
 
 #[e2e::test(minutes = 10)]
@@ -127,6 +126,15 @@ async fn ready_since(cluster: &Cluster) -> Result<Time> {
     let ready = conditions::get(&status.conditions, ConditionType::Ready).context("no condition")?;
     ensure!(ready.status == "True", "not Ready: {}", ready.message);
     Ok(ready.last_transition_time.clone())
+}
+
+async fn stayed_ready(k: &Bench, cluster: &Cluster, since: Time) -> Result<()> {
+    let now = ready_since(cluster).await?;
+    let events = k.objects::<Event>().list().await?;
+    let told = |event: &Event| Some(format!("{}: {}", event.reason.as_ref()?, event.message.as_ref()?));
+    let warnings = events.iter().filter(|event| event.type_.as_deref() == Some("Warning")).filter_map(told);
+    ensure!(now == since, "it was not Ready for a while:\n{}", warnings.collect::<Vec<_>>().join("\n"));
+    Ok(())
 }
 
 /// Every shard has its share of the slots.
