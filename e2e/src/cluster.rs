@@ -203,6 +203,23 @@ impl Cluster {
         Ok(cmd(first).arg(rest).query_async(&mut node).await?)
     }
 
+    /// Puts so many values of so many bytes into each of these slots, which a node owns.
+    pub async fn fill(&self, pod: &str, slots: impl IntoIterator<Item = u16>, each: usize, size: usize) -> Result<()> {
+        const PIPELINE: usize = 500;
+        let mut node = self.endpoint().await?.node(self.host(pod), PATIENCE * 6).await?;
+        let tags: Vec<_> = slots.into_iter().filter_map(|slot| Some(witness::Slot::new(slot)?.tag())).collect();
+        let keys: Vec<_> = (0..each).flat_map(|n| tags.iter().map(move |tag| format!("{{{tag}}}:{n}"))).collect();
+        let value = "v".repeat(size);
+        for batch in keys.chunks(PIPELINE) {
+            let mut pipe = redis::pipe();
+            for key in batch {
+                pipe.cmd("SET").arg(key).arg(&value).ignore();
+            }
+            pipe.query_async::<()>(&mut node).await?;
+        }
+        Ok(())
+    }
+
     /// What every pod's node says.
     pub async fn views(&self) -> Result<Vec<View>> {
         let pods = self.pods().await?;
@@ -233,10 +250,7 @@ impl Cluster {
                 "{pod} knows {} of {known} nodes",
                 said("cluster_known_nodes")
             );
-            ensure!(
-                !nodes.contains("fail") && !nodes.contains("handshake") && !nodes.contains("disconnected"),
-                "{pod}:\n{nodes}"
-            );
+            ensure!(nodes.lines().all(is_fine), "{pod}:\n{nodes}");
             if replication.get("role").is_some_and(|role| role == "slave") {
                 let link = replication.get("master_link_status").map_or("", String::as_str);
                 ensure!(link == "up", "{pod}: its link is {link}");
@@ -255,6 +269,13 @@ impl Cluster {
         let is_primary = |view: &View| view.replication.get("role").is_some_and(|role| role == "master");
         Ok(self.views().await?.into_iter().filter(is_primary).map(|view| view.pod).collect())
     }
+}
+
+/// Whether a line of a node's table tells of one that it knows and reaches.
+fn is_fine(line: &str) -> bool {
+    let words: Vec<_> = line.split(' ').collect();
+    let [_, _, flags, _, _, _, _, link, ..] = words.as_slice() else { return false };
+    !flags.contains("fail") && !flags.contains("handshake") && *link == "connected"
 }
 
 fn fields(text: &str) -> BTreeMap<String, String> {

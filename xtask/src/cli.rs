@@ -23,7 +23,7 @@ enum Task {
     /// A real Kubernetes with three nodes in three zones on this machine
     Cluster {
         /// Which cluster; several can stand side by side
-        #[arg(long, global = true, default_value = DEFAULT_NAME, env = "BENCH_CLUSTER")]
+        #[arg(long, global = true, default_value = DEFAULT_NAME, env = "BENCH_CLUSTER", hide_env_values = true)]
         name: String,
         #[command(subcommand)]
         action: ClusterAction,

@@ -36,6 +36,9 @@ pub fn fitting(pod: &Pod, cluster: &CheckedCluster, max_memory: Option<u64>) -> 
     if differ.is_empty() {
         return infeasible(pod).map_or(Fitting::Fit, Fitting::Roll);
     }
+    if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none()) {
+        return Fitting::Roll("no machine has taken it yet".into());
+    }
     if let Some((kind, name)) = differ.iter().find(|(kind, name)| has.get(kind, name).is_none()) {
         return Fitting::Roll(format!("a running pod cannot be given {kind} of {name} that it did not have"));
     }

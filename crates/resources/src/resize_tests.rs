@@ -130,3 +130,13 @@ fn a_pod_whose_containers_are_not_known_is_left_alone() {
     let unknown = Pod { spec: Some(PodSpec::default()), ..Pod::default() };
     assert_eq!(fitting(&unknown, &wanted("{limits: {memory: 2Gi}}"), None), Fitting::Fit);
 }
+
+#[test]
+fn a_pod_that_no_machine_takes_is_made_anew_when_less_is_asked_for() {
+    let mut waiting = living();
+    waiting.spec.as_mut().unwrap().node_name = None;
+    let less = wanted("{requests: {cpu: 500m}, limits: {memory: 512Mi}}");
+    assert!(matches!(fitting(&waiting, &less, None), Fitting::Roll(_)));
+    let same = wanted("{requests: {cpu: 500m}, limits: {memory: 1Gi}}");
+    assert_eq!(fitting(&waiting, &same, None), Fitting::Fit);
+}

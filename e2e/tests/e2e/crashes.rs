@@ -188,21 +188,44 @@ async fn an_operator_killed_while_shards_come_and_go_takes_nothing_with_it(k: Be
     outcome
 }
 
-#[e2e::test(exclusive, minutes = 120)]
-#[ignore = "long"]
-async fn an_operator_killed_after_any_write_of_a_planned_change_loses_nothing(k: Bench) -> Result<()> {
+/// A change with operators that die, one after each of its writes.
+async fn swept(k: Bench, change: Change) -> Result<()> {
     let cache = Cluster::apply(&k, "cache", "{persistence: {enabled: false}}").await?;
     cache.ready(secs(60)).await?;
     let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
-    let mut outcome = Ok(());
-    for change in [Change::Switchover, Change::Setting, Change::Shards, Change::Replicas, Change::Restart] {
-        outcome = sweep(&k, &operator, &cache, change, 1..=u32::MAX).await;
-        if outcome.is_err() {
-            break;
-        }
-    }
+    let outcome = sweep(&k, &operator, &cache, change, 1..=u32::MAX).await;
     scale(k.client(), 2).await?;
     outcome
+}
+
+#[e2e::test(exclusive, minutes = 30)]
+#[ignore = "long"]
+async fn an_operator_killed_after_any_write_of_a_switchover_loses_nothing(k: Bench) -> Result<()> {
+    swept(k, Change::Switchover).await
+}
+
+#[e2e::test(exclusive, minutes = 30)]
+#[ignore = "long"]
+async fn an_operator_killed_after_any_write_of_a_setting_loses_nothing(k: Bench) -> Result<()> {
+    swept(k, Change::Setting).await
+}
+
+#[e2e::test(exclusive, minutes = 60)]
+#[ignore = "long"]
+async fn an_operator_killed_after_any_write_of_a_change_of_shards_loses_nothing(k: Bench) -> Result<()> {
+    swept(k, Change::Shards).await
+}
+
+#[e2e::test(exclusive, minutes = 60)]
+#[ignore = "long"]
+async fn an_operator_killed_after_any_write_of_a_change_of_replicas_loses_nothing(k: Bench) -> Result<()> {
+    swept(k, Change::Replicas).await
+}
+
+#[e2e::test(exclusive, minutes = 60)]
+#[ignore = "long"]
+async fn an_operator_killed_after_any_write_of_a_roll_loses_nothing(k: Bench) -> Result<()> {
+    swept(k, Change::Restart).await
 }
 
 #[e2e::test(exclusive, minutes = 20)]

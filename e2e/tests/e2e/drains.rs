@@ -42,7 +42,7 @@ async fn here(cluster: &Cluster, node: &str) -> Result<usize> {
     Ok(pods.iter().filter(on).count())
 }
 
-async fn kubectl(words: &[&str]) -> Result<()> {
+pub async fn kubectl(words: &[&str]) -> Result<()> {
     let output = Command::new("kubectl").args(words).stdin(Stdio::null()).output().await?;
     ensure!(
         output.status.success(),

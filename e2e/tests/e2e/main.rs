@@ -9,6 +9,7 @@ mod drains;
 mod features;
 mod formation;
 mod helper;
+mod limits;
 mod losses;
 mod nodes;
 mod rolls;

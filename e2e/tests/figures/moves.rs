@@ -15,7 +15,6 @@ const LIMIT: Duration = Duration::from_mins(3);
 const VALUE: usize = 4096;
 /// A gigabyte in all.
 const KEYS: usize = 262_144;
-const PIPELINE: usize = 500;
 const MOVED: u32 = 4096;
 const ROUNDS: usize = 3;
 
@@ -66,24 +65,9 @@ enum Way {
 async fn load(cluster: &Cluster) -> Result<()> {
     let since = Instant::now();
     Slot::prepare_tags();
-    let value = "v".repeat(VALUE);
-    let endpoint = cluster.endpoint().await?;
-    let loads = primaries(cluster).await?.into_iter().map(|Primary { pod, slots, .. }| {
-        let (value, endpoint) = (value.clone(), endpoint.clone());
-        async move {
-            let mut node = endpoint.node(cluster.host(&pod), secs(30)).await?;
-            let tags: Vec<_> = slots.iter().filter_map(|slot| Some(Slot::new(*slot)?.tag())).collect();
-            let keys: Vec<_> =
-                (0..KEYS / 16384).flat_map(|n| tags.iter().map(move |tag| format!("{{{tag}}}:{n}"))).collect();
-            for batch in keys.chunks(PIPELINE) {
-                let mut pipe = redis::pipe();
-                for key in batch {
-                    pipe.cmd("SET").arg(key).arg(&value).ignore();
-                }
-                pipe.query_async::<()>(&mut node).await?;
-            }
-            anyhow::Ok(())
-        }
+    let primaries = primaries(cluster).await?;
+    let loads = primaries.into_iter().map(async |Primary { pod, slots, .. }| {
+        cluster.fill(&pod, slots, KEYS / usize::from(Slot::COUNT), VALUE).await
     });
     try_join_all(loads).await?;
     println!("{} MB loaded in {:.2?}", KEYS * VALUE / 1_000_000, since.elapsed());

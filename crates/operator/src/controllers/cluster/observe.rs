@@ -20,8 +20,8 @@ use valkey_rpc::{Certificates, SidecarClient, State};
 use crate::context::{Context, Memory};
 use crate::stores::Metadata;
 
-/// For how long a wish to evict a pod counts.
-const EVICTION_COUNTS: SignedDuration = SignedDuration::from_mins(5);
+/// For how long a wish to evict a pod counts. `kubectl drain` and autoscalers ask again every 5 to 10 seconds.
+const EVICTION_COUNTS: SignedDuration = SignedDuration::from_mins(1);
 
 /// Everything that one pass saw.
 #[derive(Debug)]
