@@ -274,8 +274,8 @@ impl Cluster {
 /// Whether a line of a node's table tells of one that it knows and reaches.
 fn is_fine(line: &str) -> bool {
     let words: Vec<_> = line.split(' ').collect();
-    let [_, _, flags, _, _, _, _, link, ..] = words.as_slice() else { return false };
-    !flags.contains("fail") && !flags.contains("handshake") && *link == "connected"
+    let [_, _, flags, _, _, _, _, state, ..] = words.as_slice() else { return false };
+    !flags.contains("fail") && !flags.contains("handshake") && *state == "connected"
 }
 
 fn fields(text: &str) -> BTreeMap<String, String> {

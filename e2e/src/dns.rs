@@ -28,6 +28,11 @@ impl ClusterDns {
         Ok(Self(SocketAddr::new(address.parse()?, 53)))
     }
 
+    /// What a pod has in its `/etc/resolv.conf`.
+    pub fn resolver(self) -> String {
+        format!("nameserver {}\nsearch svc.{DOMAIN} {DOMAIN}\noptions ndots:5\n", self.0.ip())
+    }
+
     /// The addresses behind a name such as `orders.shop.svc`; an address stands for itself.
     pub async fn lookup(self, name: &str) -> Result<Vec<IpAddr>> {
         if let Ok(address) = name.parse() {

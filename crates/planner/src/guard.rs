@@ -14,6 +14,9 @@ use valkey_model::{LocalData, NodeId, Role, SlotSet};
 
 /// How long a primary with less than all of its data waits for word from its replicas.
 pub const PATIENCE: Duration = Duration::from_mins(1);
+/// How long one that knows of no replica waits for peers to say whether there is one: a primary that was just made so may not have
+/// heard who follows it.
+const COURTESY: Duration = Duration::from_secs(5);
 
 /// A server that wants to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,22 +124,28 @@ pub fn judge(launch: &Launch, peers: &[PeerWord], waited: Duration, released: Re
     if peers.iter().any(is_replica_with_data) {
         return Verdict::Hold(HoldReason::ReplicaHasMore);
     }
+    let everyone_spoke = !peers.contains(&PeerWord::Silent);
+    if knows_of_no_replica(launch) && (everyone_spoke || waited >= COURTESY) {
+        return Verdict::Go(GoReason::HadNoReplicas);
+    }
     if waited < PATIENCE { Verdict::Hold(HoldReason::WaitingForReplicas) } else { Verdict::Go(GoReason::NobodyHasMore) }
 }
 
 /// Why this server can do no harm, whatever the others have.
-fn harmless(launch: &Launch) -> Option<GoReason> {
+pub fn harmless(launch: &Launch) -> Option<GoReason> {
     let Some(past) = &launch.was else { return Some(GoReason::FirstStart) };
-    let Past { id: _, role, slots, replicas, config_epoch: _ } = past;
-    match role {
+    match past.role {
         Role::Replica => Some(GoReason::WasReplica),
-        Role::Primary if slots.is_empty() => Some(GoReason::HadNoSlots),
+        Role::Primary if past.slots.is_empty() => Some(GoReason::HadNoSlots),
         Role::Primary if launch.data == LocalData::Complete => Some(GoReason::DataComplete),
-        // One that comes back with nothing is held even then: a replica that it has not heard of may have its data, and if
-        // there is none the operator must have the time to say that the data is gone.
-        Role::Primary if replicas.is_empty() && launch.data != LocalData::Gone => Some(GoReason::HadNoReplicas),
         Role::Primary => None,
     }
+}
+
+/// Not so one that comes back with nothing: if there is no replica either, the operator must have the time to say that the data is
+/// gone.
+fn knows_of_no_replica(launch: &Launch) -> bool {
+    launch.data == LocalData::Old && launch.was.as_ref().is_some_and(|past| past.replicas.is_empty())
 }
 
 fn allowed(launch: &Launch, peers: &[PeerWord], released: Released) -> Option<GoReason> {

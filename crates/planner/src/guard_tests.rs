@@ -35,7 +35,6 @@ fn who_can_do_no_harm_starts_at_once() {
         (Launch { was: None, data: LocalData::Gone }, GoReason::FirstStart),
         (with(&|past| past.role = Role::Replica), GoReason::WasReplica),
         (with(&|past| past.slots = SlotSet::EMPTY), GoReason::HadNoSlots),
-        (Launch { data: LocalData::Old, ..with(&|past| past.replicas.clear()) }, GoReason::HadNoReplicas),
         (primary(LocalData::Complete), GoReason::DataComplete),
     ] {
         assert_eq!(judge_at(&launch, &[replica_with(true)], 0), Verdict::Go(reason), "{reason}");
@@ -61,6 +60,21 @@ fn a_primary_that_comes_back_with_nothing_waits_also_if_it_knows_of_no_replica()
     launch.was.iter_mut().for_each(|past| past.replicas.clear());
     assert_eq!(judge_at(&launch, &[], 59), Verdict::Hold(HoldReason::WaitingForReplicas));
     assert_eq!(judge_at(&launch, &[], 60), Verdict::Go(GoReason::NobodyHasMore));
+}
+
+#[test]
+fn a_primary_with_an_old_snapshot_that_knows_of_no_replica_asks_whether_there_is_one() {
+    let mut launch = primary(LocalData::Old);
+    launch.was.iter_mut().for_each(|past| past.replicas.clear());
+    let other = owner(ME, EPOCH);
+    assert_eq!(
+        judge_at(&launch, &[replica_with(true), other.clone()], 3600),
+        Verdict::Hold(HoldReason::ReplicaHasMore)
+    );
+    assert_eq!(judge_at(&launch, &[other.clone()], 0), Verdict::Go(GoReason::HadNoReplicas));
+    let silent = [other, PeerWord::Silent];
+    assert_eq!(judge_at(&launch, &silent, 4), Verdict::Hold(HoldReason::WaitingForReplicas));
+    assert_eq!(judge_at(&launch, &silent, 5), Verdict::Go(GoReason::HadNoReplicas));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tracing::info;
 use valkey_engine::{DEADLINE, Entry, Error, Table, TableError};
 use valkey_model::{Held, LocalData, NodeId, NodeReport, Role, SlotSet};
 use valkey_planner::guard::{
-    Copied, HoldReason, Launch, Leader, Past, PeerWord, Released, Remedy, Verdict, judge, remedy,
+    Copied, HoldReason, Launch, Leader, Past, PeerWord, Released, Remedy, Verdict, harmless, judge, remedy,
 };
 use valkey_rpc::Event;
 
@@ -66,12 +66,13 @@ impl<'a> Guard<'a> {
                 }
             }
         }
-        // Nobody needs to be asked about a start that does no harm.
-        let mut verdict = judge(&launch, &[], Duration::ZERO, released);
-        if let (Verdict::Hold(_), Some(table), Some(past)) = (verdict, &table, &launch.was) {
-            let words = ask_peers(&self.context.peers()?, &table.others, past).await;
-            verdict = judge(&launch, &words, self.since.elapsed(), *self.context.released.borrow());
-        }
+        // Nobody needs to be asked about a start that does no harm, or is allowed.
+        let needless = harmless(&launch).is_some() || released == Released::ByOperator;
+        let words = match (&table, &launch.was) {
+            (Some(table), Some(past)) if !needless => ask_peers(&self.context.peers()?, &table.others, past).await,
+            _ => Vec::new(),
+        };
+        let verdict = judge(&launch, &words, self.since.elapsed(), *self.context.released.borrow());
         match (verdict, launch.was) {
             (Verdict::Hold(reason), Some(past)) => {
                 self.hold(Held { id: past.id, slots: past.slots, data: launch.data }, reason);

@@ -1,10 +1,11 @@
 //! The operator is killed, and whoever comes after it goes on from what it sees.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Bench, Cluster, eventually, ms, secs};
+use e2e::{Bench, Cluster, ClusterDns, eventually, ms, secs};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
@@ -18,6 +19,8 @@ const HOME: &str = "valkey-operator-system";
 struct LocalOperator {
     sidecar_image: String,
     namespace: String,
+    /// A `resolv.conf`, for it waits until names lead to pods.
+    resolver: PathBuf,
 }
 
 impl LocalOperator {
@@ -37,12 +40,17 @@ impl LocalOperator {
             Ok(())
         })
         .await?;
-        Ok(Self { sidecar_image: sidecar_image.context("no sidecar image")?, namespace: k.namespace().to_owned() })
+        let resolver = std::env::temp_dir().join(format!("{}-resolv.conf", k.namespace()));
+        std::fs::write(&resolver, ClusterDns::of(k.client()).await?.resolver())?;
+        let sidecar_image = sidecar_image.context("no sidecar image")?;
+        Ok(Self { sidecar_image, namespace: k.namespace().to_owned(), resolver })
     }
 
     fn start(&self, crash_after: Option<u32>) -> Result<Child> {
-        let mut command = Command::new(std::env::var("OPERATOR").context("OPERATOR must name the operator's program")?);
-        command.args([
+        let program = std::env::var("OPERATOR").context("OPERATOR must name the operator's program")?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", r#"mount --bind "$0" /etc/resolv.conf && exec "$@""#]);
+        command.arg(&self.resolver).arg(program).args([
             "--namespace",
             HOME,
             "--pod",
@@ -56,6 +64,12 @@ impl LocalOperator {
             command.arg(format!("--crash-after-writes={writes}"));
         }
         Ok(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    }
+}
+
+impl Drop for LocalOperator {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.resolver);
     }
 }
 

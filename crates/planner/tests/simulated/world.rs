@@ -46,6 +46,7 @@ impl Guard for RealGuard {
                 is_my_replica: answer.is_replica,
                 has_data: answer.has_data,
             })
+            .chain(std::iter::repeat_n(PeerWord::Silent, applicant.silent))
             .collect();
         let released = if applicant.released { Released::ByOperator } else { Released::NotYet };
         let launch = Launch { was, data: applicant.data };

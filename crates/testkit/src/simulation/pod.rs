@@ -25,6 +25,8 @@ pub struct Applicant {
     pub released: bool,
     /// What those say who answer.
     pub answers: Vec<Answer>,
+    /// How many others it knew that do not.
+    pub silent: usize,
 }
 
 /// What it was before.
@@ -229,9 +231,16 @@ impl Simulation {
         });
         let reached = self.pods.values().filter(|other| other.network == Network::Whole).filter_map(Pod::server);
         let heard = past.iter().flat_map(|past| reached.clone().map(|server| answer_about(past, server)));
-        let answers = if pod.network == Network::Whole { heard.collect() } else { Vec::new() };
-        let waited = std::time::Duration::from_millis(self.now - since);
-        Some(Applicant { data: self.local_data(pod), waited, released: pod.released, answers, past })
+        let answers: Vec<Answer> = if pod.network == Network::Whole { heard.collect() } else { Vec::new() };
+        let known = pod.files.nodes_conf.as_ref().map_or(0, |me| me.table.len());
+        Some(Applicant {
+            data: self.local_data(pod),
+            waited: std::time::Duration::from_millis(self.now - since),
+            released: pod.released,
+            silent: known.saturating_sub(answers.len()),
+            answers,
+            past,
+        })
     }
 
     pub(super) fn local_data(&self, pod: &Pod) -> LocalData {
