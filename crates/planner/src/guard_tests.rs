@@ -71,7 +71,7 @@ fn a_primary_with_an_old_snapshot_that_knows_of_no_replica_asks_whether_there_is
         judge_at(&launch, &[replica_with(true), other.clone()], 3600),
         Verdict::Hold(HoldReason::ReplicaHasMore)
     );
-    assert_eq!(judge_at(&launch, &[other.clone()], 0), Verdict::Go(GoReason::HadNoReplicas));
+    assert_eq!(judge_at(&launch, std::slice::from_ref(&other), 0), Verdict::Go(GoReason::HadNoReplicas));
     let silent = [other, PeerWord::Silent];
     assert_eq!(judge_at(&launch, &silent, 4), Verdict::Hold(HoldReason::WaitingForReplicas));
     assert_eq!(judge_at(&launch, &silent, 5), Verdict::Go(GoReason::HadNoReplicas));
