@@ -133,7 +133,7 @@ async fn an_open_cluster_needs_no_password_and_says_that_it_is_open(k: Bench) ->
     let spec = "{replicasPerMaster: 0, persistence: {enabled: false}, auth: {enabled: false}}";
     let shop = Cluster::apply(&k, "shop", spec).await?;
     shop.ready(secs(60)).await?;
-    let warning = shop.until_condition(ConditionType::Accepted, "True", secs(5)).await?;
+    let warning = shop.until_condition(ConditionType::Accepted, "True", secs(20)).await?;
     assert!(warning.contains("spec.auth.enabled") && warning.contains("everybody"), "{warning}");
     let said = shop.connection().await?;
     assert!(!said.contains_key("password") && said.get("tls").is_some_and(|tls| tls == "true"), "{:?}", said.keys());
@@ -227,7 +227,7 @@ async fn five_at_once(k: &Bench, other: &str) -> Result<()> {
     .await?;
     orders.is_whole().await?;
     assert_eq!(uids().await?, before, "pods of the one that stays were replaced");
-    orders.until_condition(ConditionType::Ready, "True", secs(5)).await?;
+    orders.until_condition(ConditionType::Ready, "True", secs(20)).await?;
     Ok(())
 }
 

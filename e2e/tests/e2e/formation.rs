@@ -164,7 +164,7 @@ async fn all_pods_lost_at_once_with_all_addresses_new_come_back_with_every_key(k
     .await?;
     orders.until_whole(secs(60)).await?;
     assert_eq!(count_keys(&orders).await?, keys, "keys are missing");
-    orders.until_condition(ConditionType::Ready, "True", secs(10)).await?;
+    orders.until_condition(ConditionType::Ready, "True", secs(20)).await?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ async fn fewer_shards_than_can_hold_the_data_are_refused_with_the_figures(k: Ben
     println!("{told}");
     ensure!(told.contains("cannot be given up") && told.contains("MB"), "{told}");
     assert_eq!(full.slots().await?.len(), 4, "slots have moved");
-    full.until_condition(ConditionType::Ready, "True", secs(5)).await?;
+    full.until_condition(ConditionType::Ready, "True", secs(20)).await?;
 
     full.change(json!({"masterCount": 4})).await?;
     full.settled(LIMIT).await?;
@@ -72,7 +72,7 @@ async fn the_only_copy_is_not_drained_away(k: Bench) -> Result<()> {
         // The client asks again and again by itself.
         let evicted = tokio::time::timeout(secs(10), evict(&k, "alone-0-0")).await;
         ensure!(!matches!(evicted, Ok(Ok(Eviction::Done))), "the only copy was evicted");
-        alone.until_condition(ConditionType::Ready, "True", secs(5)).await
+        alone.until_condition(ConditionType::Ready, "True", secs(20)).await
     };
     let refused = refused.await;
     kubectl(&["uncordon", &machine]).await?;
@@ -107,7 +107,7 @@ async fn memory_that_no_machine_has_stops_at_the_first_pod_and_can_be_taken_back
     let now = cache.uids().await?;
     let replaced: Vec<_> = before.iter().filter(|(pod, uid)| now.get(*pod) != Some(uid)).collect();
     ensure!(replaced.len() == 1, "more than one pod was tried: {replaced:?}");
-    cache.until_condition(ConditionType::Ready, "True", secs(5)).await?;
+    cache.until_condition(ConditionType::Ready, "True", secs(20)).await?;
 
     cache.change(json!({"resources": {"requests": {"memory": "100Mi"}, "limits": {"memory": "200Mi"}}})).await?;
     cache.settled(LIMIT).await?;

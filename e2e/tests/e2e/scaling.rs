@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use e2e::{Bench, Cluster, eventually, secs};
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use valkey_api::{ConditionType, ValkeyCluster, conditions};
 
@@ -87,6 +89,37 @@ async fn a_target_that_changes_in_the_middle_is_followed(k: Bench) -> Result<()>
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();
     Ok(())
+}
+
+/// It needs no metrics to see that there are fewer shards than it may leave.
+#[e2e::test(minutes = 5)]
+#[ignore = "long"]
+async fn an_autoscaler_may_have_the_shards(k: Bench) -> Result<()> {
+    let cache = Cluster::apply(&k, "cache", "{replicasPerMaster: 0, persistence: {enabled: false}}").await?;
+    cache.ready(secs(60)).await?;
+    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "cache"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyCluster", "name": "cache"},
+            "minReplicas": 4,
+            "maxReplicas": 6,
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "memory", "target": {"type": "Utilization", "averageUtilization": 70},
+            }}],
+        },
+    }))?;
+    let autoscalers: Api<HorizontalPodAutoscaler> = Api::namespaced(k.client().clone(), k.namespace());
+    autoscalers.create(&PostParams::default(), &autoscaler).await?;
+    eventually("the autoscaler to ask for a fourth shard", secs(60), async || {
+        let masters = cache.object().await?.spec.master_count;
+        ensure!(masters == Some(4), "{masters:?}");
+        Ok(())
+    })
+    .await?;
+    cache.settled(LIMIT).await?;
+    is_balanced(&cache, 4).await
 }
 
 #[e2e::test(minutes = 10)]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use e2e::witness::Shard;
 use e2e::{Bench, PlainCluster, ms, secs};
 
-#[e2e::test]
+#[e2e::test(exclusive)]
 async fn the_witness_sees_nothing_wrong_in_a_quiet_cluster(k: Bench) -> Result<()> {
     let cluster = PlainCluster::of(&k, "quiet").start().await?;
     println!("{:.2?}", cluster.timings);
@@ -44,7 +44,7 @@ async fn the_witness_reports_a_flushed_primary(k: Bench) -> Result<()> {
     Ok(())
 }
 
-#[e2e::test]
+#[e2e::test(exclusive)]
 async fn the_witness_reports_the_pause_of_a_stopped_primary(k: Bench) -> Result<()> {
     let cluster = PlainCluster::of(&k, "paused").start().await?;
     let paused = &cluster.shards[0].primary;

@@ -1,7 +1,8 @@
 //! `ValkeyCluster`: a sharded cluster.
 //!
 //! Everything in its spec is optional and stays as the user wrote it: the API server adds no defaults, so that defaults can
-//! come from elsewhere later. Read it through the accessors (`master_count()`, …), which know the built-in ones.
+//! come from elsewhere later. Only the number of shards has one, without which nothing that scales could read it. Read the spec through
+//! the accessors (`master_count()`, …), which know the built-in ones.
 
 mod effective;
 mod parts;
@@ -114,6 +115,7 @@ pub struct ValkeyClusterSpec {
     #[x_kube(validation = Rule::new("self >= 1 && self <= 500").message(
         "spec.masterCount must be 1 to 500: larger clusters spend their time on gossip; use several clusters"
     ))]
+    #[schemars(extend("default" = 3))]
     pub master_count: Option<i32>,
 
     /// How many replicas each primary has: 0 to 5. Default: 1.
