@@ -55,7 +55,7 @@ fn every_definition_says_that_it_is_ours() {
 }
 
 #[test]
-fn no_field_takes_null_and_no_spec_field_is_required_or_defaulted() {
+fn no_field_takes_null_and_no_spec_field_is_required_and_only_what_scales_is_defaulted() {
     let schema = schema(&crd("valkeyclusters"));
     let mut found = BTreeMap::new();
     walk("", &schema, &mut found);
@@ -63,7 +63,10 @@ fn no_field_takes_null_and_no_spec_field_is_required_or_defaulted() {
     assert!(found.values().flat_map(|schema| schema.enum_.iter().flatten()).all(|value| !value.0.is_null()));
     let defaulted: Vec<_> =
         found.iter().filter(|(_, schema)| schema.default.is_some()).map(|(path, _)| path.as_str()).collect();
-    assert_eq!(defaulted, [".spec"], "a cluster without a spec has an empty one, and that is all");
+    // A cluster without a spec has an empty one; without a number of shards `kubectl scale` and autoscalers would not find it.
+    assert_eq!(defaulted, [".spec", ".spec.masterCount"]);
+    let built_in = crate::cluster::ValkeyClusterSpec::default().master_count();
+    assert_eq!(found[".spec.masterCount"].default.as_ref().unwrap().0, serde_json::json!(built_in));
     assert_eq!((&found[""].required, &found[".spec"].required), (&None, &None));
 }
 
