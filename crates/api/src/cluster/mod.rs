@@ -161,8 +161,8 @@ pub struct ValkeyClusterSpec {
     ))]
     pub config: Option<BTreeMap<String, String>>,
 
-    /// CPU and memory of the Valkey container; it requests 100m of CPU if nothing is said about it. Other amounts are given to running pods where Kubernetes can; a request or limit
-    /// that comes or goes restarts pods, one by one.
+    /// CPU and memory of the Valkey container; without a word about CPU it requests 100m. Running pods get other amounts where
+    /// Kubernetes can; a request or limit that comes or goes restarts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
