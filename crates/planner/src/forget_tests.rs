@@ -23,6 +23,13 @@ fn a_ghost_is_struck_wherever_it_is() {
 }
 
 #[test]
+fn one_whose_pod_is_ending_is_not_asked_to_forget_anybody() {
+    let mut cluster = with_ghost();
+    cluster.seen.going.insert(member("1-1"));
+    assert_eq!(actions(&ghosts(&cluster.view())), [forget("0-0", stranger(1))]);
+}
+
+#[test]
 fn nobody_is_struck_while_a_member_is_unknown() {
     for sighting in [Sighting::Missing, Sighting::Starting, Sighting::Unreachable] {
         let mut cluster = with_ghost();
