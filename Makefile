@@ -5,33 +5,28 @@ CACHE := $(or $(VALKEY_OPERATOR_CACHE),$(HOME)/.cache/valkey-operator)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench down clean ours
+.PHONY: help demo test test-full bench down clean
 
-# Cargo knows a changed file by its time, not by its content, so what another checkout built here could pass for ours.
-# Whenever the checkout is another one than last time, all our sources count as changed.
-ours:
-	@mkdir -p "$(CARGO_TARGET_DIR)"
-	@if [ "$$(cat "$(CARGO_TARGET_DIR)/.checkout" 2>/dev/null)" != "$(CURDIR)" ]; then \
-	    find crates e2e xtask -name '*.rs' -exec touch {} + && echo "$(CURDIR)" >"$(CARGO_TARGET_DIR)/.checkout"; \
-	fi
+# What a recipe builds is known by its content the next time, whatever checkout that is.
+built = .ci/source-times begin "$(CARGO_TARGET_DIR)" && { $(1); status=$$?; .ci/source-times end "$(CARGO_TARGET_DIR)"; exit $$status; }
 
 help: ## prints this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ours ## boots a local Kubernetes with the operator and a sample cluster, and says how to go on
-	@cargo xtask demo
+demo: ## boots a local Kubernetes with the operator and a sample cluster, and says how to go on
+	@$(call built,cargo xtask demo)
 
-test: ours ## every check and test, as CI runs them
-	@cargo xtask test
+test: ## every check and test, as CI runs them
+	@$(call built,cargo xtask test)
 
-test-full: ours ## the same and the long suites
-	@cargo xtask test --full
+test-full: ## the same and the long suites
+	@$(call built,cargo xtask test --full)
 
-bench: ours ## figures, as ratios measured in one run
-	@cargo xtask bench
+bench: ## figures, as ratios measured in one run
+	@$(call built,cargo xtask bench)
 
-down: ours ## ends every local cluster and removes every trace of it
-	@cargo xtask cluster down --all
+down: ## ends every local cluster and removes every trace of it
+	@$(call built,cargo xtask cluster down --all)
 
 clean: down ## the same, and removes everything that was built or fetched
 	rm -rf "$(CACHE)" target

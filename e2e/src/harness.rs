@@ -1,9 +1,11 @@
 //! What happens around a test. Called by the code that `#[e2e::test]` writes, not by hand.
 
 use std::any::Any;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::FutureExt;
@@ -82,10 +84,12 @@ where
         Company::Shared => _shared = BENCH.read().unwrap_or_else(PoisonError::into_inner),
         Company::Alone => _alone = BENCH.write().unwrap_or_else(PoisonError::into_inner),
     }
+    let started = Instant::now();
     let result = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime.block_on(around(case, body)),
         Err(error) => Err(Failure::Error(error.into())),
     };
+    note(case, started.elapsed());
     match result {
         Ok(()) => {}
         Err(Failure::Panic(payload)) => resume_unwind(payload),
@@ -94,6 +98,16 @@ where
             eprintln!("{}", failure.message());
             resume_unwind(Box::new(failure.message()));
         }
+    }
+}
+
+/// Adds how long a test took to the file that `E2E_TIMES` names. The runner itself does not tell.
+fn note(case: Case, took: Duration) {
+    let Some(path) = std::env::var_os("E2E_TIMES") else { return };
+    let line = format!("{} {}\n", took.as_millis(), case.name);
+    let noted = OpenOptions::new().append(true).create(true).open(path).and_then(|mut f| f.write_all(line.as_bytes()));
+    if let Err(error) = noted {
+        eprintln!("how long {} took cannot be noted: {error}", case.name);
     }
 }
 

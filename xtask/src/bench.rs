@@ -15,7 +15,9 @@ pub fn run(rounds: u32) -> Result<()> {
     let mut command = cargo::command();
     command.args(["test", "--package", "e2e", "--test", "figures", "--", "--nocapture"]);
     command.envs(cluster::environment(CLUSTER)?).env("BENCH_ROUNDS", rounds.to_string());
+    let client = cluster::as_client(CLUSTER)?;
     let outcome = shell::attached(&mut command);
+    drop(client);
     if !found {
         cluster::down(CLUSTER)?;
     }

@@ -14,6 +14,8 @@ mod images;
 mod paths;
 mod progress;
 mod shell;
+#[cfg(test)]
+mod source_times_tests;
 mod target;
 mod test;
 mod tools;

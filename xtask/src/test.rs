@@ -1,15 +1,16 @@
 //! `make test`: everything that CI checks, in its order, with a table at the end of what passed and where the time went.
 
+use std::cmp::Reverse;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use crate::images::Component;
 use crate::progress::human;
 use crate::target::Target;
-use crate::{cargo, check, cluster, dev, generate, images};
+use crate::{cargo, check, cluster, dev, generate, images, paths};
 
 /// How much is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +79,11 @@ impl Run {
     /// A cluster that was there before is left as it was found.
     fn on_a_cluster(&mut self, suite: Suite, only: Option<&str>) -> Result<()> {
         if only.is_none() {
+            // A cluster's life is mostly waiting, a compiler's is not.
+            let beside = std::thread::spawn(images::compile_all);
             self.stage("cluster life cycle", || e2e("lifecycle", ALONE, suite, None));
+            let compiled = beside.join().unwrap_or_else(|_| Err(anyhow!("the compiler's thread panicked")));
+            self.stage("images compiled", || compiled.map(|()| Count::default()));
         }
         let found = cluster::is_running(CLUSTER)?;
         self.stage("cluster up", || cluster::up(CLUSTER).map(|()| Count::default()));
@@ -145,10 +150,33 @@ fn e2e(binary: &str, threads: &str, suite: Suite, only: Option<&str>) -> Result<
     command.args(only);
     command.env("XTASK", std::env::current_exe()?);
     command.env("OPERATOR", images::binary(Component::Operator)?);
-    if cluster::is_running(CLUSTER)? {
+    let _client = if cluster::is_running(CLUSTER)? {
         command.envs(cluster::environment(CLUSTER)?).env("BENCH_CLUSTER", CLUSTER);
+        Some(cluster::as_client(CLUSTER)?)
+    } else {
+        None
+    };
+    // They name the runner's own functions, and push out of sight what the test had to say.
+    command.env("RUST_BACKTRACE", "0");
+    let times = paths::logs()?.join(format!("times-{binary}.txt"));
+    std::fs::write(&times, "")?;
+    let count = counted(command.env("E2E_TIMES", &times));
+    for line in longest(&std::fs::read_to_string(&times)?) {
+        println!("{line}");
     }
-    counted(&mut command)
+    count
+}
+
+/// Which tests took the most time. A line for each of them: milliseconds, a space, its name.
+fn longest(times: &str) -> Vec<String> {
+    const SHOWN: usize = 10;
+    let parse = |line: &str| {
+        let (took, name) = line.split_once(' ')?;
+        Some((Duration::from_millis(took.parse().ok()?), name.to_owned()))
+    };
+    let mut tests: Vec<_> = times.lines().filter_map(parse).collect();
+    tests.sort_by_key(|(took, _)| Reverse(*took));
+    tests.iter().take(SHOWN).map(|(took, name)| format!("{:>8}  {name}", human(*took))).collect()
 }
 
 fn cargo_stage(args: &[&str]) -> Result<Count> {
@@ -189,6 +217,11 @@ mod tests {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.02s";
         assert_eq!(parse_result(line), Some(Count { passed: 12, failed: 3 }));
         assert_eq!(parse_result("12 passed; 3 failed"), None);
+    }
+
+    #[test]
+    fn the_longest_tests_come_first() {
+        assert_eq!(longest("900 quick\n61000 slow\nnonsense\n"), ["   1m01s  slow", "    0.9s  quick"]);
     }
 
     #[test]

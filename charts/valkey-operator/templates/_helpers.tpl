@@ -52,7 +52,7 @@ valkey-operator-{{ .Release.Namespace }}
   verbs: [patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [delete]
+  verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get]

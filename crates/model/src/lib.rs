@@ -17,7 +17,7 @@ pub use health::{Blemish, Told, blemishes};
 pub use member::{InvalidMember, Member, ShardIndex};
 pub use node::{InvalidNodeId, NodeId, Role};
 pub use observation::{
-    Desired, Export, Exports, Failure, Held, LocalData, NodeReport, Observation, Peer, PeerHealth, ReplicaLink,
+    Desired, Export, Exports, Failure, Growth, Held, LocalData, NodeReport, Observation, Peer, PeerHealth, ReplicaLink,
     Sighting, Spot, Wish,
 };
 pub use settings::{RefusedSettings, Release, Settings, TakenSettings, WantedSettings};

@@ -33,6 +33,8 @@ impl Desired {
 /// [`Sighting::Missing`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
+    /// The cluster's name, which its pods' names begin with.
+    pub cluster: String,
     pub members: BTreeMap<Member, Sighting>,
     pub spots: BTreeMap<Member, Spot>,
     /// For how long each shard that is without a primary has been seen so. A hint for patience, never a proof.
@@ -71,6 +73,17 @@ pub struct Observation {
     pub hold: Option<String>,
     /// What running servers should be given; `None`: they are left as they are.
     pub settings: Option<WantedSettings>,
+    /// Volumes that become larger. For words only.
+    pub growth: Option<Growth>,
+}
+
+/// How far volumes have got on their way to a larger size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    pub to: String,
+    pub done: usize,
+    pub of: usize,
+    pub waiting_for: Option<String>,
 }
 
 /// Somebody's wish about who leads a shard.
@@ -83,6 +96,11 @@ pub enum Wish {
 }
 
 impl Observation {
+    /// What the pod of a member is called.
+    pub fn pod(&self, member: Member) -> String {
+        format!("{}-{member}", self.cluster)
+    }
+
     pub fn sighting(&self, member: Member) -> &Sighting {
         self.members.get(&member).unwrap_or(&Sighting::Missing)
     }

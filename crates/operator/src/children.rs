@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::try_join_all;
+use futures::future::join_all;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -46,14 +46,34 @@ struct Overtaken(Option<String>);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{kind} {name} cannot be read: {source}")]
+    #[error("{}: {source}", self.what())]
     Read { kind: String, name: String, source: kube::Error },
-    #[error("{kind} {name} cannot be applied: {source}")]
+    #[error("{}: {source}", self.what())]
     Apply { kind: String, name: String, source: kube::Error },
-    #[error("{kind} {name} cannot be deleted: {source}")]
+    #[error("{}: {source}", self.what())]
     Delete { kind: String, name: String, source: kube::Error },
-    #[error("an object without kind, name or namespace was built")]
+    #[error("{}", self.what())]
     Incomplete,
+}
+
+impl Error {
+    /// What did not work, without why.
+    pub fn what(&self) -> String {
+        match self {
+            Self::Read { kind, name, .. } => format!("{kind} {name} cannot be read"),
+            Self::Apply { kind, name, .. } => format!("{kind} {name} cannot be applied"),
+            Self::Delete { kind, name, .. } => format!("{kind} {name} cannot be deleted"),
+            Self::Incomplete => "an object without kind, name or namespace was built".into(),
+        }
+    }
+
+    /// What the API server said.
+    pub fn kubernetes(&self) -> Option<&kube::Error> {
+        match self {
+            Self::Read { source, .. } | Self::Apply { source, .. } | Self::Delete { source, .. } => Some(source),
+            Self::Incomplete => None,
+        }
+    }
 }
 
 /// What was done, for the events.
@@ -66,24 +86,29 @@ pub enum Change {
     Removed(Key),
 }
 
-/// Applies every child that is not known to be right, all at once.
+/// Applies every child that is not known to be right, all at once. One that is refused keeps no other from being applied.
 pub async fn apply(
     client: &Client,
     stores: &Stores,
     editions: &mut Editions,
     wanted: &[DynamicObject],
-) -> Result<Vec<Change>, Error> {
+    changes: &mut Vec<Change>,
+) -> Result<(), Error> {
     let mut due = Vec::new();
     for child in wanted {
         due.extend(editions.due(stores, child)?);
     }
-    let done = try_join_all(due.into_iter().map(|due| bring(client, due))).await?;
-    let mut changes = Vec::new();
-    for (key, applied, change) in done {
-        editions.0.insert(key, applied);
-        changes.extend(change);
+    let mut outcome = Ok(());
+    for brought in join_all(due.into_iter().map(|due| bring(client, due))).await {
+        match brought {
+            Ok((key, applied, change)) => {
+                editions.0.insert(key, applied);
+                changes.extend(change);
+            }
+            Err(error) => outcome = outcome.and(Err(error)),
+        }
     }
-    Ok(changes)
+    outcome
 }
 
 struct Due<'a> {
@@ -136,6 +161,7 @@ async fn bring(client: &Client, due: Due<'_>) -> Result<(Key, Applied, Option<Ch
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
     let read = |source| Error::Read { kind: kind.clone(), name: name.clone(), source };
     let before = api.get_opt(&name).await.map_err(read)?;
+    let child = &with_what_cannot_change(child, before.as_ref());
     let apply_failed = |source| Error::Apply { kind: kind.clone(), name: name.clone(), source };
     if before.as_ref().is_some_and(|before| lists_differ(&child.data, &before.data)) {
         // Server-side apply would merge our entries into somebody else's list: the list has to be ours alone first.
@@ -152,6 +178,17 @@ async fn bring(client: &Client, due: Due<'_>) -> Result<(Key, Applied, Option<Ch
     let change = change(&key, before.as_ref(), &after, child, known);
     let edition = Metadata(after.metadata).edition();
     Ok((key, Applied { edition, mark: mark(child), overtaken: Some(seen) }, change))
+}
+
+/// The templates of claims are for good, and only for claims that are made later: those that are there follow the spec by themselves.
+fn with_what_cannot_change(child: &DynamicObject, before: Option<&DynamicObject>) -> DynamicObject {
+    const TEMPLATES: &str = "/spec/volumeClaimTemplates";
+    let mut child = child.clone();
+    let found = before.and_then(|before| before.data.pointer(TEMPLATES));
+    if let (Some(wanted), Some(found)) = (child.data.pointer_mut(TEMPLATES), found) {
+        wanted.clone_from(found);
+    }
+    child
 }
 
 fn change(
@@ -321,6 +358,19 @@ mod tests {
         let wanted = json!({"spec": {"cpu": "1000m"}});
         let stored = json!({"spec": {"cpu": "1"}});
         assert!(differences(&wanted, &stored, &stored, "").is_empty());
+    }
+
+    #[test]
+    fn templates_of_claims_stay_as_they_were_made() {
+        let set = |size: &str, replicas: u32| -> DynamicObject {
+            let meta = json!({"name": "orders-0"});
+            let templates = json!([{"spec": {"resources": {"requests": {"storage": size}}}}]);
+            let spec = json!({"replicas": replicas, "volumeClaimTemplates": templates});
+            serde_json::from_value(json!({"metadata": meta, "spec": spec})).unwrap()
+        };
+        let applied = with_what_cannot_change(&set("2Gi", 3), Some(&set("1Gi", 2)));
+        assert_eq!(applied, set("1Gi", 3));
+        assert_eq!(with_what_cannot_change(&set("2Gi", 3), None), set("2Gi", 3));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use valkey_pki::{Authority, TrustDomain};
 use valkey_rpc::{Dialer, SidecarClient};
 
 use crate::children::Editions;
+use crate::controllers::cluster::claims::Ungrowable;
 use crate::controllers::cluster::material::Material;
 use crate::controllers::cluster::settings::Kept;
 use crate::guarded_client::CrashPoint;
@@ -76,6 +77,8 @@ pub struct Memory {
     pub was_ready: BTreeMap<Member, String>,
     /// Pods that Kubernetes would not resize, by uid, and why.
     pub unresizable: BTreeMap<Member, (String, String)>,
+    /// Why Kubernetes would not let a volume grow.
+    pub ungrowable: Option<Ungrowable>,
     /// Pods whose names have been seen to lead to them, by uid.
     pub found: BTreeMap<Member, String>,
     /// What was written last, so that the same is not written again while the watch is behind.

@@ -12,7 +12,7 @@ use futures::stream::{BoxStream, SelectAll};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Node, NodeSpec, Pod, PodSpec, Secret, Service, Taint, Toleration,
+    ConfigMap, Container, Node, NodeSpec, PersistentVolumeClaim, Pod, PodSpec, Secret, Service, Taint, Toleration,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -134,6 +134,7 @@ impl Filling {
 /// All that is watched within one scope.
 pub struct Stores {
     pub pods: Store<Pod>,
+    claims: Store<PersistentVolumeClaim>,
     pub nodes: Store<Node>,
     pub upgrades: Store<upgrade::Watched>,
     pub filling: Filling,
@@ -163,6 +164,13 @@ impl Stores {
         self.pods.state_filter(|pod| {
             pod.namespace().as_deref() == Some(namespace)
                 && pod.labels().get(labels::CLUSTER).is_some_and(|label| label == cluster)
+        })
+    }
+
+    pub fn claims_of(&self, namespace: &str, cluster: &str) -> Vec<Arc<PersistentVolumeClaim>> {
+        self.claims.state_filter(|claim| {
+            claim.namespace().as_deref() == Some(namespace)
+                && claim.labels().get(labels::CLUSTER).is_some_and(|label| label == cluster)
         })
     }
 
@@ -224,6 +232,16 @@ pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>, 
         .touched_objects();
     wakes.push(waking(pod_events));
 
+    // Those are made by Kubernetes, with the labels that their template gives them.
+    let (claims, writer) = reflector::store();
+    let claim_events = watcher(scope.api::<PersistentVolumeClaim>(client), Config::default().labels(labels::CLUSTER))
+        .backoff(DefaultBackoff::default())
+        .modify(|claim| trim(&mut claim.metadata))
+        .reflect(writer)
+        .inspect(filling.expect())
+        .touched_objects();
+    wakes.push(waking(claim_events));
+
     let (nodes, writer) = reflector::store();
     let node_events = watcher(Api::<Node>::all(client.clone()), Config::default())
         .backoff(DefaultBackoff::default())
@@ -233,7 +251,7 @@ pub fn watch(client: &Client, scope: &Scope, upgrades: Store<upgrade::Watched>, 
         .touched_objects()
         .predicate_filter(barriers, PredicateConfig::default());
     wakes.push(wake_those_on(node_events, pods.clone()));
-    (Stores { pods, nodes, upgrades, filling, shelves }, wakes.boxed())
+    (Stores { pods, claims, nodes, upgrades, filling, shelves }, wakes.boxed())
 }
 
 fn short_name<K: Resource<DynamicType = ()>>() -> &'static str {

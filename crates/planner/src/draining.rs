@@ -37,7 +37,7 @@ pub(crate) fn next(view: &ClusterView, blemishes: &[Blemish], repairs: Activity)
         return let_go(view, member, Stage::Before);
     }
     if let Some(closing) = open.filter(|open| !view.is_going(*open)) {
-        return wait(format!("pod {closing} to be protected from eviction again"));
+        return wait(format!("pod {} to be protected from eviction again", view.pod(closing)));
     }
     let judged: Vec<(Member, Verdict)> =
         unwelcome.into_iter().map(|member| (member, judge(view, blemishes, repairs, member))).collect();
@@ -46,7 +46,7 @@ pub(crate) fn next(view: &ClusterView, blemishes: &[Blemish], repairs: Activity)
     }
     let reserved = judged.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Moving(_)));
     let reserved = reserved.map(|(member, _)| member.shard).collect();
-    let intents = judged.into_iter().map(|(_, verdict)| verdict.intent());
+    let intents = judged.into_iter().map(|(_, verdict)| verdict.intent(view));
     Drain { let_go: BTreeSet::new(), intent: Intent::best_of(intents), reserved }
 }
 
@@ -61,7 +61,7 @@ fn let_go(view: &ClusterView, member: Member, stage: Stage) -> Drain {
     // A shard can move slots while a replica of it waits to be evicted, which may take for ever.
     let reserved =
         if stage == Stage::Now || leads(view, member) { BTreeSet::from([member.shard]) } else { BTreeSet::new() };
-    let intent = Intent::Wait(format!("pod {member} to be evicted"));
+    let intent = Intent::Wait(format!("pod {} to be evicted", view.pod(member)));
     Drain { let_go: BTreeSet::from([member]), intent, reserved }
 }
 
@@ -79,10 +79,10 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn intent(self) -> Intent {
+    fn intent(self, view: &ClusterView) -> Intent {
         match self {
             Self::Free => Intent::Nothing,
-            Self::Moving(shard) => Intent::Wait(Obstacle::Moving(shard).waits_for()),
+            Self::Moving(shard) => Intent::Wait(Obstacle::Moving(shard).waits_for(view)),
             Self::Wait(on) => Intent::Wait(on),
             Self::Refuse(why) => Intent::Refuse(why),
         }
@@ -92,20 +92,23 @@ impl Verdict {
 fn judge(view: &ClusterView, blemishes: &[Blemish], repairs: Activity, member: Member) -> Verdict {
     let shard = member.shard;
     if leads(view, member) && !is_alone_by_desire(view) {
-        return Verdict::Wait(format!("shard {shard} to be handed over by {member}"));
+        return Verdict::Wait(format!("shard {shard} to be handed over by {}", view.pod(member)));
     }
     if leads(view, member) && !view.seen().durable.contains(&member) {
         return Verdict::Refuse(format!(
-            "pod {member} has the only copy of the data of shard {shard}, and would lose it with an eviction. Ask for a \
-             replica, or delete the pod yourself"
+            "pod {} has the only copy of the data of shard {shard}, and would lose it with an eviction. Ask for a \
+             replica, or delete the pod yourself",
+            view.pod(member)
         ));
     }
     if !can_be_missed(view, member) {
-        return Verdict::Wait(Obstacle::Headless(shard).waits_for());
+        return Verdict::Wait(Obstacle::Headless(shard).waits_for(view));
     }
     let obstacle = other_leader_first(view, member)
         .or_else(|| view.members().find_map(|(other, _)| absence(view, member, other)))
-        .or_else(|| blemishes.iter().find(|blemish| counts(view, member, blemish)).map(on_its_way));
+        .or_else(|| {
+            blemishes.iter().find(|blemish| counts(view, member, blemish)).map(|blemish| on_its_way(view, blemish))
+        });
     match obstacle {
         Some(on) => Verdict::Wait(on),
         None if repairs == Activity::Acting => Verdict::Wait("the repairs that are under way".to_owned()),
@@ -154,11 +157,13 @@ fn absence(view: &ClusterView, member: Member, other: Member) -> Option<String> 
     let seen = view.seen();
     match other {
         _ if other == member => None,
-        _ if view.is_going(other) => Some(format!("pod {other} to end")),
+        _ if view.is_going(other) => Some(format!("pod {} to end", view.pod(other))),
         _ if seen.stranded.contains(&other) => {
-            (other.shard == member.shard).then(|| format!("pod {other} to find a machine"))
+            (other.shard == member.shard).then(|| format!("pod {} to find a machine", view.pod(other)))
         }
-        _ if seen.unready.contains(&other) && view.desired.wants(other) => Some(format!("pod {other} to be ready")),
+        _ if seen.unready.contains(&other) && view.desired.wants(other) => {
+            Some(format!("pod {} to be ready", view.pod(other)))
+        }
         _ => None,
     }
 }

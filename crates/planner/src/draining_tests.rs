@@ -43,11 +43,11 @@ fn replicas_go_one_at_a_time_and_stay_free_until_they_are_gone() {
     cluster.report("1-1").link = ReplicaLink::Up;
     cluster.seen.evictable.clear();
     cluster.seen.going.insert(member("0-1"));
-    assert_eq!(awaited(&cluster), "pod 0-1 to end");
+    assert_eq!(awaited(&cluster), "pod orders-0-1 to end");
     cluster.seen.going.clear();
     cluster.seen.unwelcome.remove(&member("0-1"));
     cluster.seen.unready.insert(member("0-1"));
-    assert_eq!(awaited(&cluster), "pod 0-1 to be ready");
+    assert_eq!(awaited(&cluster), "pod orders-0-1 to be ready");
     cluster.seen.unready.clear();
     assert_eq!(freed(&cluster), [member("2-1")]);
 }
@@ -55,7 +55,7 @@ fn replicas_go_one_at_a_time_and_stay_free_until_they_are_gone() {
 #[test]
 fn a_primary_hands_over_first() {
     let mut cluster = emptying(3, 1, &["1-0"]);
-    assert_eq!(awaited(&cluster), "shard 1 to be handed over by 1-0");
+    assert_eq!(awaited(&cluster), "shard 1 to be handed over by orders-1-0");
     cluster.lead("1-1");
     assert_eq!(freed(&cluster), [member("1-0")]);
 }
@@ -65,7 +65,7 @@ fn who_comes_to_lead_is_protected_again_before_anybody_else_goes() {
     let mut cluster = emptying(3, 1, &["0-1", "1-1"]);
     cluster.seen.evictable.insert(member("0-1"));
     cluster.lead("0-1");
-    assert_eq!(awaited(&cluster), "pod 0-1 to be protected from eviction again");
+    assert_eq!(awaited(&cluster), "pod orders-0-1 to be protected from eviction again");
     cluster.seen.evictable.clear();
     assert_eq!(freed(&cluster), [member("1-1")]);
 }
@@ -74,7 +74,7 @@ fn who_comes_to_lead_is_protected_again_before_anybody_else_goes() {
 fn who_is_welcome_again_is_protected_again() {
     let mut cluster = emptying(3, 1, &["1-1"]);
     cluster.seen.evictable.insert(member("0-1"));
-    assert_eq!(awaited(&cluster), "pod 0-1 to be protected from eviction again");
+    assert_eq!(awaited(&cluster), "pod orders-0-1 to be protected from eviction again");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn slots_that_move_are_awaited_and_no_new_moves_begin_until_then() {
 #[test]
 fn a_shard_is_led_from_a_machine_that_stays_before_another_copy_goes() {
     let cluster = emptying(3, 2, &["0-0", "0-1"]);
-    assert_eq!(awaited(&cluster), "shard 0 to be handed over by 0-0");
+    assert_eq!(awaited(&cluster), "shard 0 to be handed over by orders-0-0");
     let mut cluster = emptying(3, 1, &["0-0", "0-1"]);
     assert_eq!(freed(&cluster), [member("0-1")], "there is no choice");
     cluster.seen.unwelcome.remove(&member("0-1"));
@@ -148,7 +148,7 @@ fn a_pod_without_a_machine_keeps_its_own_shard_only() {
     cluster.see("0-1", Sighting::Starting).seen.stranded.insert(member("0-1"));
     assert_eq!(freed(&cluster), [member("1-2")]);
     cluster.seen.unwelcome.remove(&member("1-2"));
-    assert_eq!(awaited(&cluster), "pod 0-1 to find a machine");
+    assert_eq!(awaited(&cluster), "pod orders-0-1 to find a machine");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn a_drain_is_told_and_no_illness() {
     let plan = crate::plan(cluster.desired, &cluster.seen);
     let State::Waiting(progress) = &plan.state else { panic!("{plan:?}") };
     assert_eq!((progress.operation, plan.state.is_sound()), (Operation::Draining, true));
-    assert_eq!(progress.message, "1 pod is on a machine that is being emptied; pod 1-1 may be evicted");
-    assert_eq!(progress.waiting_for.as_deref(), Some("pod 1-1 to be evicted"));
+    assert_eq!(progress.message, "1 pod is on a machine that is being emptied; pod orders-1-1 may be evicted");
+    assert_eq!(progress.waiting_for.as_deref(), Some("pod orders-1-1 to be evicted"));
     assert_eq!(plan.let_go, BTreeSet::from([member("1-1")]));
 
     let cluster = emptying(3, 0, &["1-0"]);

@@ -53,7 +53,7 @@ impl Fixture {
         let blank = |member: Member| (member, Sighting::Known(Box::new(blank_report(&member.to_string()))));
         let members = desired.members().map(blank).collect();
         let workloads = (0..shards).map(|shard| (ShardIndex(shard), replicas + 1)).collect();
-        Self { desired, seen: Observation { members, workloads, ..Default::default() } }
+        Self { desired, seen: Observation { cluster: "orders".into(), members, workloads, ..Default::default() } }
     }
 
     /// A healthy cluster with data, led by the first member of each shard.

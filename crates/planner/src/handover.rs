@@ -30,13 +30,13 @@ pub(crate) enum Obstacle {
 
 impl Obstacle {
     /// What has to come before a shard can be handed over.
-    pub fn waits_for(self) -> String {
+    pub fn waits_for(self, view: &ClusterView) -> String {
         match self {
             Self::Moving(shard) => format!("the slots that are moving from or to shard {shard}"),
-            Self::Unreachable(member) => format!("{member} to answer"),
+            Self::Unreachable(member) => format!("{} to answer", view.pod(member)),
             Self::Headless(shard) => format!("shard {shard} to have a primary"),
             Self::SameEpoch(shard) => format!("shard {shard} to have an epoch of its own"),
-            Self::NotInSync(member) => format!("{member} to be in sync with its primary"),
+            Self::NotInSync(member) => format!("{} to be in sync with its primary", view.pod(member)),
             Self::NobodyInSync(shard) => format!("a replica of shard {shard} to be in sync with its primary"),
             Self::NoReplicas(shard) => format!("a replica of shard {shard}, which has none"),
         }

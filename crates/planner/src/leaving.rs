@@ -73,7 +73,7 @@ pub(crate) fn hand_over(view: &ClusterView) -> Intent {
     let led_by_surplus = view.shards().filter(|shard| view.leaders(*shard).iter().any(|(m, _)| view.is_surplus(*m)));
     let intents = led_by_surplus.map(|shard| match handover::choose(view, shard, |_| true) {
         Ok(heir) => Intent::Act(vec![step(heir, "the primary of its shard is not wanted any more")]),
-        Err(obstacle) => Intent::Wait(obstacle.waits_for()),
+        Err(obstacle) => Intent::Wait(obstacle.waits_for(view)),
     });
     Intent::best_of(intents)
 }

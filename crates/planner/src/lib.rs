@@ -25,6 +25,7 @@ mod settle;
 mod switchover;
 mod takeover;
 mod view;
+mod volumes;
 
 #[cfg(test)]
 mod fixtures;
@@ -103,6 +104,7 @@ impl State {
                         | Operation::Switching
                         | Operation::Draining
                         | Operation::Configuring
+                        | Operation::Growing
                 )
             }
         }
@@ -144,6 +146,8 @@ pub enum Operation {
     Draining,
     /// Running servers get other settings.
     Configuring,
+    /// Volumes become larger.
+    Growing,
 }
 
 /// Data of a shard that nobody has any more.
@@ -217,7 +221,8 @@ pub fn plan(desired: Desired, seen: &Observation) -> Plan {
         intents: &intents,
         deed: deed.as_ref(),
     };
-    let (state, again) = match (progress::report(story), settings::progress(&view)) {
+    let aside = settings::progress(&view).or_else(|| volumes::progress(&view));
+    let (state, again) = match (progress::report(story), aside) {
         ((State::Healthy, _), Some(progress)) => (State::Working(progress), Some(progress::CHANGING)),
         (told, _) => told,
     };

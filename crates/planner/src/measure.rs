@@ -106,6 +106,7 @@ pub(crate) fn measure(view: &ClusterView, heads: &Heads, operation: Operation, b
         Operation::Switching => say(operation, 0, 1, "a shard gets another primary".to_owned()),
         Operation::Draining => draining(view),
         Operation::Configuring => say(operation, 0, 1, "nodes get other settings".to_owned()),
+        Operation::Growing => say(operation, 0, 1, "volumes become larger".to_owned()),
     }
 }
 
@@ -138,7 +139,7 @@ fn scaling(view: &ClusterView, heads: &Heads, left: &Imbalance) -> Progress {
         let progress = say(Operation::Scaling, (SLOTS - misplaced).into(), SLOTS.into(), message);
         return Progress { load: Some(load), ..progress };
     }
-    let leaving: Vec<Member> = view.leaving().map(|(member, _)| member).collect();
+    let leaving: Vec<String> = view.leaving().map(|(member, _)| view.pod(member)).collect();
     let size = view.desired.size();
     if !leaving.is_empty() {
         let message =
@@ -175,15 +176,19 @@ pub(crate) fn failures(view: &ClusterView) -> Option<(u32, String)> {
     let exports = &report.exports;
     let why = exports.last_failure.as_ref().map_or("no reason given", |failure| failure.message.as_str());
     let again = if exports.failures < ALARMING { "" } else { ". It is tried again, but somebody should look at it" };
-    let told =
-        format!("moving slots away from {member} failed {} times, the last time with: {why}{again}", exports.failures);
+    let told = format!(
+        "moving slots away from {} failed {} times, the last time with: {why}{again}",
+        view.pod(member),
+        exports.failures
+    );
     (exports.failures > 0).then_some((exports.failures, told))
 }
 
 fn rolling(view: &ClusterView) -> Progress {
     let size = view.desired.size();
     let outdated = view.wanted().filter(|(member, _)| view.is_outdated(*member)).count();
-    let renewed: Vec<Member> = view.wanted().map(|(m, _)| m).filter(|member| is_made_anew(view, *member)).collect();
+    let renewed = view.wanted().map(|(member, _)| member).filter(|member| is_made_anew(view, *member));
+    let renewed: Vec<String> = renewed.map(|member| view.pod(member)).collect();
     if outdated == 0 && !renewed.is_empty() {
         let message =
             format!("{} made anew", list("pod", "pods", &renewed) + if renewed.len() == 1 { " is" } else { " are" });
@@ -221,7 +226,7 @@ fn forming(view: &ClusterView) -> Progress {
     let replicas = size - usize::from(view.desired.shards);
     let following = view.live().filter(|(_, r)| r.role == Role::Replica && r.link == ReplicaLink::Up).count();
     match view.live().find(|(_, report)| report.role == Role::Replica && report.link != ReplicaLink::Up) {
-        Some((member, _)) => say(operation, following, replicas, format!("copying data to {member}")),
+        Some((member, _)) => say(operation, following, replicas, format!("copying data to {}", view.pod(member))),
         None if following < replicas => {
             say(operation, following, replicas, format!("{following} of {replicas} replicas follow their primary"))
         }

@@ -84,12 +84,18 @@ pub(crate) fn report(story: Story) -> (State, Option<Duration>) {
     let ending = view.seen().going.iter().copied().find(|member| !view.desired.wants(*member));
     if let Some(member) = view.leaving().next().map(|(member, _)| member).or(ending) {
         let told = measure(view, heads, Operation::Scaling, blemishes);
-        let on = format!("pod {member} to end");
+        let on = format!("pod {} to end", view.pod(member));
         return (State::Waiting(Progress { waiting_for: Some(on), ..told }), Some(CHANGING));
     }
     if let Some(why) = intents.held() {
         let told = measure(view, heads, Operation::Rolling, blemishes);
         return (State::Waiting(Progress { waiting_for: Some(why.to_owned()), ..told }), None);
+    }
+    // It may answer until its last moment, as if nothing were.
+    if let Some(member) = view.seen().going.iter().copied().find(|member| view.desired.wants(*member)) {
+        let told = measure(view, heads, Operation::Rolling, blemishes);
+        let on = format!("pod {} to be made anew", view.pod(member));
+        return (State::Waiting(Progress { waiting_for: Some(on), ..told }), Some(CHANGING));
     }
     if blemishes.is_empty() {
         return (State::Healthy, None);
@@ -120,9 +126,9 @@ fn with_details(story: Story, progress: Progress) -> Progress {
     let outdated = view.wanted().filter(|(member, _)| view.is_outdated(*member)).count();
     let misplaced = left_to_do(view, heads).misplaced();
     let doing = match (progress.operation, replaced, handed_over) {
-        (Operation::Rolling, Some(member), _) if outdated > 0 => Some(format!(", replacing {member}")),
+        (Operation::Rolling, Some(member), _) if outdated > 0 => Some(format!(", replacing {}", view.pod(member))),
         (Operation::Rolling | Operation::Switching | Operation::Scaling, _, Some(member)) => {
-            Some(format!(", shard {} is handed over to {member}", member.shard))
+            Some(format!(", shard {} is handed over to {}", member.shard, view.pod(member)))
         }
         _ => None,
     };
@@ -135,7 +141,7 @@ fn with_details(story: Story, progress: Progress) -> Progress {
         }
         _ => None,
     };
-    let open = intents.drain.let_go.iter().next().map(|member| format!("; pod {member} may be evicted"));
+    let open = intents.drain.let_go.iter().next().map(|member| format!("; pod {} may be evicted", view.pod(*member)));
     let details = [doing, waiting, open].into_iter().flatten();
     Progress { message: std::iter::once(progress.message).chain(details).collect(), ..progress }
 }
@@ -155,7 +161,7 @@ fn waiting(story: Story, mut progress: Progress) -> (State, Option<Duration>) {
         Succession::Wait { on } => Some(on.clone()),
         Succession::Act { .. } => None,
     });
-    let absent = view.members().find_map(|(member, sighting)| absence(member, sighting));
+    let absent = view.members().find_map(|(member, sighting)| absence(&view.pod(member), sighting));
     if let Some(advice) = advice(view).filter(|_| succession.is_none()) {
         progress.message = advice;
         return (State::Stuck(progress), Some(STUCK));
@@ -171,7 +177,8 @@ fn waiting(story: Story, mut progress: Progress) -> (State, Option<Duration>) {
         None => Some(gossip),
     };
     let first = blemishes.iter().find(|blemish| !is_news(view, blemish));
-    progress.waiting_for = succession.or(absent.map(|(what, _)| what)).or_else(|| first.map(on_its_way));
+    progress.waiting_for =
+        succession.or(absent.map(|(what, _)| what)).or_else(|| first.map(|blemish| on_its_way(view, blemish)));
     (State::Waiting(progress), again)
 }
 
@@ -180,22 +187,23 @@ enum Absence {
     Silent,
 }
 
-fn absence(member: Member, sighting: &Sighting) -> Option<(String, Absence)> {
+fn absence(pod: &str, sighting: &Sighting) -> Option<(String, Absence)> {
     match sighting {
-        Sighting::Missing => Some((format!("pod {member} to be created"), Absence::Pod)),
-        Sighting::Starting => Some((format!("pod {member} to start"), Absence::Pod)),
-        Sighting::Unreachable => Some((format!("{member} to answer"), Absence::Silent)),
+        Sighting::Missing => Some((format!("pod {pod} to be created"), Absence::Pod)),
+        Sighting::Starting => Some((format!("pod {pod} to start"), Absence::Pod)),
+        Sighting::Unreachable => Some((format!("{pod} to answer"), Absence::Silent)),
         Sighting::Held(_) | Sighting::Known(_) => None,
     }
 }
 
-pub(crate) fn on_its_way(blemish: &Blemish) -> String {
+pub(crate) fn on_its_way(view: &ClusterView, blemish: &Blemish) -> String {
+    let pod = |member: &Member| view.pod(*member);
     match blemish {
-        Blemish::Loading(member) => format!("{member} to load its data"),
-        Blemish::Syncing(member) => format!("{member} to copy its primary's data"),
-        Blemish::LinkDown(member) => format!("{member} to reach its primary"),
-        Blemish::Missing(member) | Blemish::Starting(member) => format!("pod {member} to start"),
-        Blemish::Unreachable(member) => format!("{member} to answer"),
+        Blemish::Loading(member) => format!("{} to load its data", pod(member)),
+        Blemish::Syncing(member) => format!("{} to copy its primary's data", pod(member)),
+        Blemish::LinkDown(member) => format!("{} to reach its primary", pod(member)),
+        Blemish::Missing(member) | Blemish::Starting(member) => format!("pod {} to start", pod(member)),
+        Blemish::Unreachable(member) => format!("{} to answer", pod(member)),
         _ => NEWS.to_owned(),
     }
 }
@@ -204,16 +212,18 @@ pub(crate) fn on_its_way(blemish: &Blemish) -> String {
 fn advice(view: &ClusterView) -> Option<String> {
     if let Some((member, _)) = strangers(view).iter().find(|(_, stranger)| *stranger == Stranger::Surely) {
         return Some(format!(
-            "the server of pod {member} belongs to another cluster: it knows other nodes, but none of this one. Find out \
-             whose data it has, then delete the pod together with its volume"
+            "the server of pod {} belongs to another cluster: it knows other nodes, but none of this one. Find out \
+             whose data it has, then delete the pod together with its volume",
+            view.pod(*member)
         ));
     }
     let keeps = |r: &NodeReport| r.role == Role::Primary && r.slots.is_empty() && r.keys > 0 && !view.is_awaited(r.id);
     let keeper = view.ready().find(|(_, report)| keeps(report));
     if let Some((member, report)) = keeper {
         return Some(format!(
-            "the server of pod {member} has {} keys, but no slots, so it cannot become a replica without losing them. Save \
+            "the server of pod {} has {} keys, but no slots, so it cannot become a replica without losing them. Save \
              what you need from it, then delete the pod together with its volume",
+            view.pod(member),
             report.keys
         ));
     }
@@ -224,7 +234,7 @@ fn shard_advice(view: &ClusterView, shard: valkey_model::ShardIndex) -> Option<S
     let leaders = view.leaders(shard);
     let newest = leaders.iter().max_by_key(|(_, report)| report.config_epoch);
     if newest.is_some_and(|(_, n)| leaders.iter().any(|(_, rival)| !rival.slots.intersects(&n.slots))) {
-        let names: Vec<_> = leaders.iter().map(|(member, _)| member.to_string()).collect();
+        let names: Vec<_> = leaders.iter().map(|(member, _)| view.pod(*member)).collect();
         return Some(format!(
             "shard {shard} has slots at more than one primary: {}. Move the slots of all but one to that one",
             names.join(", ")

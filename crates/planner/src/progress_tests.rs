@@ -23,7 +23,7 @@ fn a_new_cluster_says_which_pod_it_waits_for() {
     let plan = planned(&cluster);
     assert!(matches!(plan.state, State::Waiting(_)));
     assert_eq!(told(&plan).message, "5 of 6 nodes are up");
-    assert_eq!(told(&plan).waiting_for.as_deref(), Some("pod 2-1 to start"));
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("pod orders-2-1 to start"));
     assert_eq!(told(&plan).operation, Operation::Forming);
     assert_eq!(plan.look_again(), None);
 }
@@ -49,7 +49,7 @@ fn a_healing_cluster_counts_the_nodes_that_are_well() {
     cluster.see("1-1", Sighting::Unreachable);
     let plan = planned(&cluster);
     assert_eq!((told(&plan).message.as_str(), told(&plan).operation), ("5 of 6 nodes are well", Operation::Healing));
-    assert_eq!(told(&plan).waiting_for.as_deref(), Some("1-1 to answer"));
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("orders-1-1 to answer"));
     assert_eq!(plan.look_again(), Some(UNANSWERED));
 }
 
@@ -62,7 +62,7 @@ fn two_primaries_that_share_nothing_need_a_human() {
     cluster.report("0-0").slots = other;
     let plan = planned(&cluster);
     assert!(matches!(plan.state, State::Stuck(_)), "{plan:?}");
-    assert!(told(&plan).message.contains("0-0, 0-1"), "{plan:?}");
+    assert!(told(&plan).message.contains("orders-0-0, orders-0-1"), "{plan:?}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_held_server_says_whom_it_waits_for() {
     let mut cluster = Fixture::formed(3, 1);
     cluster.hold("1-0", LocalData::Gone).see("1-1", Sighting::Starting);
     let plan = planned(&cluster);
-    assert_eq!(told(&plan).waiting_for.as_deref(), Some("1-1, which may have the data of shard 1"));
+    assert_eq!(told(&plan).waiting_for.as_deref(), Some("orders-1-1, which may have the data of shard 1"));
     assert_eq!(plan.look_again(), Some(PATIENT));
 }
 
@@ -102,10 +102,12 @@ fn named(cluster: &Fixture) -> (Operation, String, bool) {
 /// From its end to its first day: somebody deleted a replica, and Kubernetes makes it anew.
 #[test]
 fn a_pod_that_is_deleted_is_made_anew_and_a_server_that_fails_is_healed() {
-    let anew = (Operation::Rolling, "pod 1-1 is made anew".to_owned(), true);
+    let anew = (Operation::Rolling, "pod orders-1-1 is made anew".to_owned(), true);
     let mut cluster = Fixture::formed(3, 1);
     let pod = crate::fixtures::member("1-1");
     cluster.seen.going.insert(pod);
+    assert_eq!(named(&cluster), anew, "it still answers");
+    assert_eq!(told(&planned(&cluster)).waiting_for.as_deref(), Some("pod orders-1-1 to be made anew"));
     cluster.report("1-1").link = ReplicaLink::Down;
     assert_eq!(named(&cluster), anew);
     cluster.seen.going.clear();
@@ -153,7 +155,7 @@ fn a_removed_pod_that_is_still_an_object_is_waited_for() {
     let mut cluster = Fixture::formed(3, 1);
     assert_eq!(planned(&cluster).state, State::Healthy);
     cluster.seen.going.insert(Member::new(3, 1));
-    assert_eq!(told(&planned(&cluster)).waiting_for.as_deref(), Some("pod 3-1 to end"));
+    assert_eq!(told(&planned(&cluster)).waiting_for.as_deref(), Some("pod orders-3-1 to end"));
 }
 
 #[test]

@@ -66,11 +66,11 @@ pub(crate) fn next(view: &ClusterView, blemishes: &[Blemish], let_go: &BTreeSet<
         return Roll::Held(why.clone());
     }
     if let Some((going, _)) = view.members().find(|(member, _)| view.is_going(*member)) {
-        return Roll::Wait(format!("pod {going} to end"));
+        return Roll::Wait(format!("pod {} to end", view.pod(going)));
     }
     let mut open = view.members().map(|(member, _)| member);
     if let Some(open) = open.find(|member| view.is_evictable(*member) || let_go.contains(member)) {
-        return Roll::Wait(format!("pod {open}, which may be evicted, to be gone"));
+        return Roll::Wait(format!("pod {}, which may be evicted, to be gone", view.pod(open)));
     }
     let unready = || view.wanted().map(|(member, _)| member).filter(|member| view.seen().unready.contains(member));
     let replaceable = |ill: Member| outdated.contains(&ill) && can_be_spared(view, ill) && unready().all(|m| m == ill);
@@ -78,13 +78,13 @@ pub(crate) fn next(view: &ClusterView, blemishes: &[Blemish], let_go: &BTreeSet<
         return Roll::Replace(Replacement { member: ill, reason: "it is outdated and not well" });
     }
     if let Some(blemish) = blemishes.iter().find(|blemish| !is_news(view, blemish)) {
-        return Roll::Wait(crate::progress::on_its_way(blemish));
+        return Roll::Wait(crate::progress::on_its_way(view, blemish));
     }
     if !blemishes.is_empty() {
         return Roll::Soon;
     }
     if let Some(awaited) = unready().find(|member| !outdated.contains(member)) {
-        return Roll::Wait(format!("pod {awaited} to be ready"));
+        return Roll::Wait(format!("pod {} to be ready", view.pod(awaited)));
     }
     // Clients lose nothing with those that Kubernetes sends nobody to, and the new template may be what they need.
     let unready: BTreeSet<Member> = unready().collect();
@@ -101,7 +101,7 @@ pub(crate) fn next(view: &ClusterView, blemishes: &[Blemish], let_go: &BTreeSet<
 /// Replicas first, then their primary, which hands its shard over to one of them before.
 fn of_shard(view: &ClusterView, shard: ShardIndex, due: &BTreeSet<Member>) -> Roll {
     if view.is_moving(shard) {
-        return Roll::Wait(handover::Obstacle::Moving(shard).waits_for());
+        return Roll::Wait(handover::Obstacle::Moving(shard).waits_for(view));
     }
     let members = || view.live_in(shard).filter(|(member, _)| due.contains(member));
     if let Some((member, _)) = members().find(|(_, report)| report.role == Role::Replica) {
@@ -114,7 +114,7 @@ fn of_shard(view: &ClusterView, shard: ShardIndex, due: &BTreeSet<Member>) -> Ro
     let may_lead = |heir| !view.is_outdated(heir) && !due.contains(&heir) && !view.shall_resign(heir);
     match handover::choose(view, shard, may_lead) {
         Ok(heir) => Roll::HandOver(handover::step(heir, "the pod of its primary is outdated")),
-        Err(obstacle) => Roll::Wait(obstacle.waits_for()),
+        Err(obstacle) => Roll::Wait(obstacle.waits_for(view)),
     }
 }
 

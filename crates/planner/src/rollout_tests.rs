@@ -181,7 +181,7 @@ fn nothing_goes_on_before_kubernetes_finds_the_last_pod_ready() {
         let mut cluster = outdated(2, replicas);
         cluster.seen.outdated.remove(&member("0-1"));
         cluster.seen.unready.insert(member("0-1"));
-        assert_eq!(rolled(&cluster), Roll::Wait("pod 0-1 to be ready".into()));
+        assert_eq!(rolled(&cluster), Roll::Wait("pod orders-0-1 to be ready".into()));
         cluster.seen.unready.clear();
         assert!(matches!(rolled(&cluster), Roll::HandOver(_) | Roll::Replace(_)));
     }
@@ -195,7 +195,7 @@ fn an_outdated_pod_that_is_not_ready_goes_before_those_that_are() {
     cluster.seen.unready.insert(member("0-1"));
     assert_eq!(replaced(&rolled(&cluster)), Some(member("0-1")));
     cluster.seen.outdated.remove(&member("0-1"));
-    assert_eq!(rolled(&cluster), Roll::Wait("pod 0-1 to be ready".into()), "not two at once");
+    assert_eq!(rolled(&cluster), Roll::Wait("pod orders-0-1 to be ready".into()), "not two at once");
 }
 
 #[test]

@@ -66,17 +66,22 @@ pub(crate) fn finish(view: &ClusterView, heads: &Heads) -> Intent {
 fn finish_one(view: &ClusterView, heads: &Heads, from: Member, report: &NodeReport, export: &Export) -> Intent {
     let Export { slots, to } = export;
     let target = view.home_of(*to);
+    let pod = view.pod(from);
     if target.is_none() && view.everyone_known() {
         return Intent::Refuse(format!(
-            "slots {slots} of {from} are on their way to {to}, which is gone for good: the keys that had arrived there are \
-             lost. Say CLUSTER SETSLOT <slot> STABLE on {from} for each of them"
+            "slots {slots} of {pod} are on their way to {to}, which is gone for good: the keys that had arrived there are \
+             lost. Say CLUSTER SETSLOT <slot> STABLE on {pod} for each of them"
         ));
     }
+    let called = || target.map_or_else(|| to.to_string(), |target| view.pod(target));
     let ready = target.filter(|target| heads.get(&target.shard).is_some_and(|(head, _)| head == target));
-    let obstacle = ready.map_or(Some(format!("{to} to lead its shard")), |target| {
-        let shards = [from.shard, target.shard];
-        shards.into_iter().find_map(|shard| unfit(view, heads, shard)).or_else(|| pause(from, report))
-    });
+    let obstacle = ready.map_or_else(
+        || Some(format!("{} to lead its shard", called())),
+        |target| {
+            let shards = [from.shard, target.shard];
+            shards.into_iter().find_map(|shard| unfit(view, heads, shard)).or_else(|| pause(view, from, report))
+        },
+    );
     match obstacle {
         Some(obstacle) => Intent::Wait(obstacle),
         None => Intent::Act(vec![Step {
@@ -101,7 +106,7 @@ pub(crate) fn begin(view: &ClusterView, heads: &Heads, reserved: &BTreeSet<Shard
     }
     let imbalance = imbalance(&spread, view.desired.shards);
     let wish = |shard: ShardIndex| reserved.contains(&shard).then(|| format!("the change of shard {shard}'s primary"));
-    let resting = |shard| given_pause(heads, &imbalance, shard);
+    let resting = |shard| given_pause(view, heads, &imbalance, shard);
     let heir = |shard| heads.get(&shard).filter(|(head, _)| view.is_surplus(*head)).map(|_| led_by_surplus(shard));
     let unfit = |shard| unfit(view, heads, shard).or_else(|| heir(shard));
     let obstacle = |shard| unfit(shard).or_else(|| wish(shard)).or_else(|| resting(shard));
@@ -134,15 +139,15 @@ fn unfit(view: &ClusterView, heads: &Heads, shard: ShardIndex) -> Option<String>
     let Some((head, leader)) = heads.get(&shard) else { return Some(format!("shard {shard} to have a primary")) };
     let doubted = view.live().any(|(_, report)| report.peer(leader.id).is_some_and(|p| p.health != PeerHealth::Fine));
     if !leader.serving || doubted {
-        return Some(format!("all nodes to reach {head}"));
+        return Some(format!("all nodes to reach {}", view.pod(*head)));
     }
     let needed = view.shard(shard).filter(|(member, _)| !view.is_surplus(*member));
     needed.into_iter().find_map(|(member, sighting)| match sighting {
-        _ if view.is_going(member) => Some(format!("pod {member} to be made anew")),
+        _ if view.is_going(member) => Some(format!("pod {} to be made anew", view.pod(member))),
         Sighting::Known(_) if member == *head => None,
         Sighting::Known(report) if is_in_sync(report, leader) => None,
-        Sighting::Known(_) => Some(format!("{member} to be in sync with its primary")),
-        _ => Some(format!("{member} to come up")),
+        Sighting::Known(_) => Some(format!("{} to be in sync with its primary", view.pod(member))),
+        _ => Some(format!("{} to come up", view.pod(member))),
     })
 }
 
@@ -156,19 +161,19 @@ pub(crate) fn is_in_sync(replica: &NodeReport, leader: &NodeReport) -> bool {
     *role == Role::Replica && *primary == Some(leader.id) && *link == ReplicaLink::Up && !loading
 }
 
-fn given_pause(heads: &Heads, imbalance: &Imbalance, shard: ShardIndex) -> Option<String> {
+fn given_pause(view: &ClusterView, heads: &Heads, imbalance: &Imbalance, shard: ShardIndex) -> Option<String> {
     let (member, report) = heads.get(&shard).filter(|_| imbalance.surplus.contains_key(&shard))?;
-    pause(*member, report)
+    pause(view, *member, report)
 }
 
 /// After a failure a source gets a rest, twice as long after each further one.
-fn pause(member: Member, report: &NodeReport) -> Option<String> {
+fn pause(view: &ClusterView, member: Member, report: &NodeReport) -> Option<String> {
     let failures = report.exports.failures;
     let doublings = failures.checked_sub(1)?.min(6);
     let rest = Duration::from_secs(1 << doublings).min(LONGEST_PAUSE);
     let failure = report.exports.last_failure.as_ref()?;
     let left = rest.checked_sub(failure.ago).filter(|left| !left.is_zero())?.as_secs() + 1;
-    Some(format!("the next try of moving slots away from {member}, in {left} s"))
+    Some(format!("the next try of moving slots away from {}, in {left} s", view.pod(member)))
 }
 
 fn jobs(view: &ClusterView, heads: &Heads, imbalance: &Imbalance, transfer: Transfer) -> Vec<Step> {

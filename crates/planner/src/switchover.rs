@@ -37,27 +37,29 @@ fn lead(view: &ClusterView, member: Member) -> Intent {
     if leads(view, member) {
         return Intent::Nothing;
     }
+    let pod = view.pod(member);
     if !view.desired.wants(member) {
-        return Intent::Refuse(format!("{member} cannot lead: it is not wanted any more. Wish for somebody else"));
+        return Intent::Refuse(format!("{pod} cannot lead: it is not wanted any more. Wish for somebody else"));
     }
     if let Some(other) = first_choice(view, member).filter(|first| *first != member) {
         return Intent::Refuse(format!(
-            "{member} cannot lead, since {other} is wished to lead the same shard. Take one of the wishes back"
+            "{pod} cannot lead, since {} is wished to lead the same shard. Take one of the wishes back",
+            view.pod(other)
         ));
     }
     if view.shall_resign(member) {
         return Intent::Refuse(format!(
-            "{member} cannot lead: it is wished not to, or its machine is being emptied. Wish for somebody else"
+            "{pod} cannot lead: it is wished not to, or its machine is being emptied. Wish for somebody else"
         ));
     }
     if !matches!(view.seen().sighting(member), Sighting::Known(_)) {
-        return Intent::Wait(format!("{member} to come up"));
+        return Intent::Wait(format!("{pod} to come up"));
     }
     // The roll would take the lead from it again at once.
     if view.is_outdated(member) {
-        return Intent::Wait(format!("pod {member}, which is outdated, to be made anew"));
+        return Intent::Wait(format!("pod {pod}, which is outdated, to be made anew"));
     }
-    intent(handover::check(view, member), "it is wished to lead its shard")
+    intent(view, handover::check(view, member), "it is wished to lead its shard")
 }
 
 fn resign(view: &ClusterView, member: Member) -> Intent {
@@ -69,16 +71,16 @@ fn resign(view: &ClusterView, member: Member) -> Intent {
         return Intent::Nothing;
     }
     let choice = handover::choose(view, member.shard, |heir| !view.shall_resign(heir));
-    intent(choice, "the primary of its shard is wished to lead no more")
+    intent(view, choice, "the primary of its shard is wished to lead no more")
 }
 
-fn intent(choice: Choice, reason: &'static str) -> Intent {
+fn intent(view: &ClusterView, choice: Choice, reason: &'static str) -> Intent {
     match choice {
         Ok(heir) => Intent::Act(vec![step(heir, reason)]),
         Err(Obstacle::NoReplicas(shard)) => Intent::Refuse(format!(
             "shard {shard} has no replica that could lead it, and its data must not be lost. Ask for a replica at least"
         )),
-        Err(obstacle) => Intent::Wait(obstacle.waits_for()),
+        Err(obstacle) => Intent::Wait(obstacle.waits_for(view)),
     }
 }
 

@@ -98,7 +98,7 @@ fn nobody_changes_while_two_primaries_have_the_same_epoch() {
 fn nobody_changes_while_somebody_may_be_moving_slots_unseen() {
     let mut cluster = Fixture::formed(3, 1);
     cluster.see("2-0", Sighting::Unreachable);
-    assert_eq!(wishing(&mut cluster, &[lead("1-1")]), Intent::Wait("2-0 to answer".into()));
+    assert_eq!(wishing(&mut cluster, &[lead("1-1")]), Intent::Wait("orders-2-0 to answer".into()));
 }
 
 #[test]

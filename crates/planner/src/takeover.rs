@@ -81,13 +81,14 @@ fn heal(view: &ClusterView, shard: ShardIndex) -> Option<Succession> {
         return Some(promote(view, shard, on, heir));
     }
     if let Some(absent) = absent(view, shard) {
-        return Some(wait(format!("{absent}, which may have the data of shard {shard}")));
+        return Some(wait(format!("{}, which may have the data of shard {shard}", view.pod(absent))));
     }
     if let Some((on, Held { data: LocalData::Unreadable, .. })) = held {
         // Not lost: whoever wrote it can read it. So nobody leads without it, and nobody is told that it is gone.
         return Some(wait(format!(
-            "the newer version: {on} cannot read the data that it wrote, and shard {shard} has no other copy; set \
-             spec.valkeyImage.tag to it again"
+            "the newer version: {} cannot read the data that it wrote, and shard {shard} has no other copy; set \
+             spec.valkeyImage.tag to it again",
+            view.pod(on)
         )));
     }
     Some(match (held, heir) {

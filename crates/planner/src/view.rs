@@ -42,6 +42,11 @@ impl<'a> ClusterView<'a> {
         self.seen
     }
 
+    /// What a member is called where people read of it.
+    pub fn pod(&self, member: Member) -> String {
+        self.seen.pod(member)
+    }
+
     /// The wanted shards.
     pub fn shards(&self) -> impl Iterator<Item = ShardIndex> + use<> {
         (0..self.desired.shards).map(ShardIndex)

@@ -19,6 +19,7 @@ mod spec_error;
 mod test_support;
 mod users;
 mod valkey_conf;
+mod volume;
 
 pub use amount::Bytes;
 pub use check::{Presence, Reference, References, check};
@@ -37,3 +38,4 @@ pub use series::Series;
 pub use spec_error::{SpecError, SpecErrors, SpecWarning};
 pub use users::{ADMIN, APP, DEFAULT, Passwords, REPLICATOR, users_acl};
 pub use valkey_conf::{carried_over, live_settings, valkey_conf, with_setting};
+pub use volume::{Room, belonging, larger, room};

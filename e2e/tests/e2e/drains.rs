@@ -43,7 +43,7 @@ async fn here(cluster: &Cluster, node: &str) -> Result<usize> {
 }
 
 pub async fn kubectl(words: &[&str]) -> Result<()> {
-    let output = Command::new("kubectl").args(words).stdin(Stdio::null()).output().await?;
+    let output = Command::new("kubectl").args(words).stdin(Stdio::null()).kill_on_drop(true).output().await?;
     ensure!(
         output.status.success(),
         "kubectl {}: {}{}",

@@ -120,6 +120,7 @@ async fn what_somebody_changes_or_deletes_is_put_back(k: Bench) -> Result<()> {
 
     let sets = k.objects::<StatefulSet>();
     let before = sets.get("orders-1").await?.uid();
+    let pods = orders.uids().await?;
     sets.delete("orders-1").await?;
     k.objects::<StatefulSet>()
         .named("orders-1")
@@ -128,6 +129,15 @@ async fn what_somebody_changes_or_deletes_is_put_back(k: Bench) -> Result<()> {
 
     k.objects::<Secret>().delete("orders-users").await?;
     k.objects::<Secret>().named("orders-users").until_it("the Secret to come back", secs(10), |_| true).await?;
+    // Its pods go with it, sooner or later.
+    eventually("the shard's pods to be new ones", secs(60), async || {
+        let now = orders.uids().await?;
+        let old: Vec<_> =
+            ["orders-1-0", "orders-1-1"].into_iter().filter(|pod| now.get(*pod) == pods.get(*pod)).collect();
+        ensure!(old.is_empty(), "{old:?} are the old ones");
+        Ok(())
+    })
+    .await?;
     orders.until_whole(secs(60)).await?;
     witness.stop().await?.expect_no_lost_write();
 

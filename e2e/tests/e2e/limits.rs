@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::{Bench, Cluster, eventually, secs};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Node;
 use redis::cmd;
 use serde_json::json;
@@ -115,6 +117,65 @@ async fn memory_that_no_machine_has_stops_at_the_first_pod_and_can_be_taken_back
     println!("{verdict}");
     verdict.expect_no_lost_write().expect_no_error();
     Ok(())
+}
+
+/// The platform's own rules stand above ours.
+#[e2e::test(minutes = 5)]
+async fn what_a_policy_forbids_is_told_and_keeps_nothing_from_being_healed(k: Bench) -> Result<()> {
+    let cache = Cluster::apply(&k, "cache", "{persistence: {enabled: false}}").await?;
+    cache.ready(secs(60)).await?;
+    let policy = format!("frozen-{}", k.namespace());
+    k.apply(&frozen(&policy, k.namespace())).await?;
+    let outcome = while_frozen(&k, &cache).await;
+    k.cluster_objects::<ValidatingAdmissionPolicyBinding>().delete(&policy).await?;
+    k.cluster_objects::<ValidatingAdmissionPolicy>().delete(&policy).await?;
+    outcome?;
+    cache.until_condition(ConditionType::Accepted, "True", secs(60)).await?;
+    cache.settled(LIMIT).await
+}
+
+async fn while_frozen(k: &Bench, cache: &Cluster) -> Result<()> {
+    eventually("the policy to be in force", secs(30), async || {
+        let untouched = k.objects::<StatefulSet>().merge("cache-0", json!({"metadata": {}})).await;
+        ensure!(untouched.is_err(), "workloads can be changed");
+        Ok(())
+    })
+    .await?;
+    let before = cache.uids().await?;
+    cache.change(json!({"config": {"tcp-backlog": "300"}})).await?;
+    let why = cache.until_condition(ConditionType::Accepted, "False", secs(30)).await?;
+    println!("{why}");
+    ensure!(why.contains("StatefulSet cache-") && why.contains("not before the audit"), "{why}");
+    assert_eq!(cache.uids().await?, before, "pods are made anew that come back as they were");
+
+    // It comes back with nothing: it belongs to the cluster again only if somebody sees to it.
+    k.pods().delete("cache-1-1").await?;
+    eventually("the shard to be healed", secs(60), async || {
+        ensure!(cache.uids().await?.get("cache-1-1") != before.get("cache-1-1"), "the pod is still there");
+        cache.is_whole().await
+    })
+    .await
+}
+
+fn frozen(name: &str, namespace: &str) -> String {
+    format!(
+        "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
+    resourceRules: [{{apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [statefulsets]}}]
+  validations: [{{expression: 'false', message: not before the audit}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec: {{policyName: {name}, validationActions: [Deny]}}
+"
+    )
 }
 
 /// Servers that do not let others send them slots, as a release might that cannot: key by key goes all the same.

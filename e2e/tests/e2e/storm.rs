@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use e2e::{Bench, Cluster, secs};
+use e2e::{Bench, Cluster, Witness, secs};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use valkey_api::ValkeyCluster;
+use valkey_api::topology::NodeRole;
 
 use crate::drains::evict;
 
@@ -30,12 +31,23 @@ async fn changes_interleaved_at_random_lose_nothing(k: Bench) -> Result<()> {
     cache.ready(secs(60)).await?;
     let witness = cache.witness().await?.rate(300).start().await?;
     witness.writes_in_every_shard(200, secs(30)).await?;
+    let raged = rage(&k, &cache, &witness, &mut dice, end).await;
+    // What clients saw is worth knowing whatever became of the rest.
+    let verdict = witness.stop().await?;
+    println!("{verdict}");
+    raged?;
+    verdict.expect_no_lost_write().expect_no_error();
+    ensure!(cache.pods().await?.len() == 6, "pods are left behind");
+    Ok(())
+}
+
+async fn rage(k: &Bench, cache: &Cluster, witness: &Witness, dice: &mut Dice, end: Instant) -> Result<()> {
     let mut changes = 0_u64;
     while Instant::now() < end {
         for _ in 0..UNTIL_REST {
-            let change = Change::any(&mut dice);
+            let change = Change::any(dice);
             println!("{} {change:?}", jiff::Timestamp::now());
-            change.make(&k, &cache).await.with_context(|| format!("{change:?}"))?;
+            change.make(k, cache).await.with_context(|| format!("{change:?}"))?;
             changes += 1;
             sleep(Duration::from_millis(dice.below(12_000))).await;
         }
@@ -44,12 +56,7 @@ async fn changes_interleaved_at_random_lose_nothing(k: Bench) -> Result<()> {
         println!("{} at rest after {changes} changes", jiff::Timestamp::now());
     }
     cache.change(json!({"masterCount": 3, "replicasPerMaster": 1})).await?;
-    cache.settled(LIMIT).await?;
-    let verdict = witness.stop().await?;
-    println!("{changes} changes: {verdict}");
-    verdict.expect_no_lost_write().expect_no_error();
-    ensure!(cache.pods().await?.len() == 6, "pods are left behind");
-    Ok(())
+    cache.settled(LIMIT).await
 }
 
 #[derive(Debug)]
@@ -60,7 +67,7 @@ enum Change {
     RestartSetting(u64),
     Label(u64),
     Memory(u64),
-    Switchover,
+    Switchover(u64),
     Eviction(u64),
     OperatorKilled,
 }
@@ -74,7 +81,7 @@ impl Change {
             6 => Self::RestartSetting(200 + dice.below(300)),
             7 => Self::Label(dice.below(1000)),
             8 => Self::Memory(200 + dice.below(200)),
-            9 => Self::Switchover,
+            9 => Self::Switchover(dice.below(100)),
             10 => Self::Eviction(dice.below(100)),
             _ => Self::OperatorKilled,
         }
@@ -90,17 +97,21 @@ impl Change {
             Self::Memory(megabytes) => {
                 cluster.change(json!({"resources": {"limits": {"memory": format!("{megabytes}Mi")}}})).await
             }
-            Self::Switchover => {
-                let primary = cluster.primaries().await?.into_iter().next().context("nobody leads")?;
+            Self::Switchover(which) => {
+                // By the operator's word, for some may be about to leave and answer no more.
+                let nodes = cluster.topology().await?.status.context("no topology")?.nodes;
+                let primaries = nodes.into_iter().filter(|node| node.role == Some(NodeRole::Primary));
+                let primaries: Vec<_> = primaries.map(|node| node.pod).collect();
+                let primary = pick(&primaries, *which)?;
+                println!("  {primary}");
                 let wish = json!({"metadata": {"annotations": {"valkey.io/switchover": format!("!{primary}")}}});
                 k.objects::<ValkeyCluster>().merge(cluster.name(), wish).await.map(drop)
             }
             Self::Eviction(which) => {
-                let pods = cluster.pods().await?;
-                let index = usize::try_from(*which)? % pods.len().max(1);
-                let pod = pods.get(index).context("no pods")?.name_any();
+                let pods: Vec<_> = cluster.pods().await?.iter().map(ResourceExt::name_any).collect();
+                let pod = pick(&pods, *which)?;
                 // Whoever evicts asks again; we may give up.
-                let outcome = timeout(secs(15), evict(k, &pod)).await;
+                let outcome = timeout(secs(15), evict(k, pod)).await;
                 println!("  {pod}: {outcome:?}");
                 Ok(())
             }
@@ -114,6 +125,11 @@ impl Change {
             }
         }
     }
+}
+
+fn pick(pods: &[String], which: u64) -> Result<&String> {
+    let index = usize::try_from(which)? % pods.len().max(1);
+    pods.get(index).context("no pods")
 }
 
 /// The same numbers for the same seed.

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::{Bench, Cluster, eventually, secs, xtask};
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use valkey_api::upgrade::UpgradePhase;
 use valkey_api::{ValkeyCluster, ValkeyUpgrade};
 
 const LIMIT: Duration = Duration::from_mins(4);
-const OLD: &str = "8.1.1";
-const NEW: &str = "9.1.2";
+pub const OLD: &str = "8.1.1";
+pub const NEW: &str = "9.1.2";
 
 #[e2e::test(minutes = 10)]
 async fn an_upgrade_holds_when_it_is_told_to_and_brings_every_node_to_the_new_version(k: Bench) -> Result<()> {
     let old = created(&k, "old", json!({"valkeyImage": {"tag": OLD}})).await?;
     let witness = old.witness().await?.rate(300).start().await?;
     witness.writes_in_every_shard(200, secs(30)).await?;
-    upgrade(&k, "to-9-1", NEW).await?;
+    upgrade(&k, "old", "to-9-1", NEW).await?;
     until(&k, "to-9-1", "two nodes to be updated", secs(120), |_, updated| updated >= 2).await?;
     k.objects::<ValkeyUpgrade>().merge("to-9-1", json!({"spec": {"paused": true}})).await?;
     until(&k, "to-9-1", "the upgrade to be paused", secs(30), |phase, _| phase == UpgradePhase::Paused).await?;
@@ -51,7 +51,7 @@ async fn an_upgrade_that_does_not_come_up_is_rolled_back_and_frees_the_cluster(k
     let old = created(&k, "old", spec).await?;
     let witness = old.witness().await?.rate(300).start().await?;
     for (name, version) in [("to-nowhere", "9.1.99"), ("to-a-crash", "9.1.91"), ("to-loneliness", "9.1.92")] {
-        upgrade(&k, name, version).await?;
+        upgrade(&k, "old", name, version).await?;
         let ended = until(&k, name, "the way back", LIMIT, |phase, _| phase == UpgradePhase::RolledBack).await?;
         println!("{}", ended.status.and_then(|status| status.message).unwrap_or_default());
         old.settled(secs(60)).await?;
@@ -64,7 +64,7 @@ async fn an_upgrade_that_does_not_come_up_is_rolled_back_and_frees_the_cluster(k
     verdict.expect_no_lost_write().expect_no_error();
 
     // What cannot be done is refused before anything is touched.
-    upgrade(&k, "back", "8.0.1").await?;
+    upgrade(&k, "old", "back", "8.0.1").await?;
     let refused = until(&k, "back", "a refusal", secs(30), |phase, _| phase == UpgradePhase::Refused).await?;
     println!("{}", refused.status.and_then(|status| status.message).unwrap_or_default());
     assert_eq!(old.object().await?.spec.valkey_image.and_then(|image| image.tag).as_deref(), Some(OLD));
@@ -75,7 +75,7 @@ async fn an_upgrade_that_does_not_come_up_is_rolled_back_and_frees_the_cluster(k
 async fn a_tag_that_a_manifest_sets_is_not_the_upgrade_s_to_write(k: Bench) -> Result<()> {
     let managed = Cluster::apply(&k, "old", "{valkeyImage: {tag: \"8.1.1\"}, persistence: {enabled: false}}").await?;
     managed.ready(secs(60)).await?;
-    upgrade(&k, "to-9-1", NEW).await?;
+    upgrade(&k, "old", "to-9-1", NEW).await?;
     let refused = until(&k, "to-9-1", "a refusal", secs(30), |phase, _| phase == UpgradePhase::Refused).await?;
     println!("{}", refused.status.and_then(|status| status.message).unwrap_or_default());
     assert_eq!(managed.object().await?.spec.valkey_image.and_then(|image| image.tag).as_deref(), Some(OLD));
@@ -115,7 +115,7 @@ async fn a_version_that_is_taken_back_by_hand_copies_what_it_cannot_read(k: Benc
 }
 
 /// A cluster that somebody made once, by hand: nobody will set its tag again.
-async fn created(k: &Bench, name: &str, spec: Value) -> Result<Cluster> {
+pub async fn created(k: &Bench, name: &str, spec: Value) -> Result<Cluster> {
     let clusters: Api<ValkeyCluster> = Api::namespaced(k.client().clone(), k.namespace());
     let manifest = json!({
         "apiVersion": "valkey.io/v1alpha1", "kind": "ValkeyCluster", "metadata": {"name": name}, "spec": spec,
@@ -127,16 +127,25 @@ async fn created(k: &Bench, name: &str, spec: Value) -> Result<Cluster> {
     Ok(cluster)
 }
 
-async fn upgrade(k: &Bench, name: &str, version: &str) -> Result<()> {
+/// As `kubectl edit` does it, which nobody repeats.
+pub async fn edit_tag(k: &Bench, cluster: &Cluster, tag: &str) -> Result<()> {
+    let clusters: Api<ValkeyCluster> = Api::namespaced(k.client().clone(), k.namespace());
+    let params = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
+    let change = Patch::Merge(json!({"spec": {"valkeyImage": {"tag": tag}}}));
+    clusters.patch(cluster.name(), &params, &change).await?;
+    Ok(())
+}
+
+pub async fn upgrade(k: &Bench, cluster: &str, name: &str, version: &str) -> Result<()> {
     let manifest = format!(
         "apiVersion: valkey.io/v1alpha1\nkind: ValkeyUpgrade\nmetadata: {{name: {name}}}\n\
-         spec: {{clusterRef: {{name: old}}, targetVersion: \"{version}\"}}\n"
+         spec: {{clusterRef: {{name: {cluster}}}, targetVersion: \"{version}\"}}\n"
     );
     k.apply(&manifest).await.map(drop)
 }
 
 /// Waits for a phase and a number of updated nodes.
-async fn until(
+pub async fn until(
     k: &Bench,
     name: &str,
     what: &str,

@@ -72,15 +72,38 @@ impl Hierarchies {
         }
     }
 
+    /// The folder in which a group's part of the CPU is set.
+    fn cpu(&self, group: &str) -> PathBuf {
+        match self {
+            Self::V2(mount) => mount.join(group),
+            Self::V1 { controllers, .. } => {
+                let cpu = controllers.iter().find(|mount| controllers_of(mount).iter().any(|name| name == "cpu"));
+                cpu.map_or_else(|| Path::new(MOUNT).join(group), |mount| mount.join(group))
+            }
+        }
+    }
+
     /// Moves this process into the group until the result is dropped. Whatever it starts meanwhile is in the group too,
     /// from its first instruction on, and stays there.
     pub fn enter(&self, group: &str) -> Result<Stay> {
         let own = std::fs::read_to_string("/proc/self/cgroup")?;
-        let root = self.tracking("");
-        let before = own_group(&own, &controllers_of(&root)).context("this process is in no control group")?;
-        let stay = Stay { before: root.join(before.trim_start_matches('/')) };
-        join(&self.tracking(group))?;
+        let mut stay = Stay { before: Vec::new() };
+        for (root, folder) in [(self.tracking(""), self.tracking(group)), (self.cpu(""), self.cpu(group))] {
+            let before = own_group(&own, &controllers_of(&root)).context("this process is in no control group")?;
+            stay.before.push(root.join(before.trim_start_matches('/')));
+            join(&folder)?;
+        }
         Ok(stay)
+    }
+
+    /// Gives a group so much of the CPU when there is not enough for all. A thread that is in no group has 1024.
+    pub fn weigh(&self, group: &str, shares: u32) -> Result<()> {
+        let (file, value) = match self {
+            Self::V1 { .. } => ("cpu.shares", shares),
+            Self::V2(_) => ("cpu.weight", (shares * 100 / 1024).clamp(1, 10_000)),
+        };
+        let file = self.cpu(group).join(file);
+        std::fs::write(&file, value.to_string()).with_context(|| format!("cannot write {}", file.display()))
     }
 
     /// All processes in the group and below it.
@@ -118,13 +141,15 @@ impl Hierarchies {
 /// See [`Hierarchies::enter`].
 #[derive(Debug)]
 pub struct Stay {
-    before: PathBuf,
+    before: Vec<PathBuf>,
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        if let Err(error) = join(&self.before) {
-            eprintln!("cannot go back to the control group {}: {error:#}", self.before.display());
+        for before in &self.before {
+            if let Err(error) = join(before) {
+                eprintln!("cannot go back to the control group {}: {error:#}", before.display());
+            }
         }
     }
 }

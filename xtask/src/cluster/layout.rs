@@ -107,6 +107,11 @@ impl Layout {
         Ok(format!("{}/programs", self.cgroup()?))
     }
 
+    /// The group of those who use the cluster.
+    pub fn clients_cgroup(&self) -> Result<String> {
+        Ok(format!("{}/clients", self.cgroup()?))
+    }
+
     /// The group below which a node's pods are.
     pub fn node_cgroup(&self, node: NodeNumber) -> Result<String> {
         Ok(format!("{}/{node}", self.cgroup()?))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::cgroup::Hierarchies;
+use super::cgroup::{Hierarchies, Stay};
 use super::layout::{Layout, NodeNumber, check_name};
 use super::machine::Machine;
 use super::pki::Pki;
@@ -166,7 +166,9 @@ pub fn down_all() -> Result<()> {
 fn tear_down(layout: &Layout) -> Result<()> {
     let groups = Hierarchies::detect()?;
     let recorded = State::load(&layout.name).ok().flatten().map(|state| state.machines).unwrap_or_default();
-    let members = groups.members(&layout.programs_cgroup()?);
+    let mut members = groups.members(&layout.programs_cgroup()?);
+    members.extend(groups.members(&layout.clients_cgroup()?));
+    members.retain(|pid| *pid != std::process::id());
     let processes: Vec<Process> =
         recorded.into_values().chain(members.into_iter().filter_map(|pid| Process::of(pid).ok())).collect();
     for process in &processes {
@@ -279,6 +281,12 @@ pub fn environment(name: &str) -> Result<Vec<(&'static str, String)>> {
         ("VALKEY_IMAGES", valkey.join(",")),
         ("XTASK", std::env::current_exe()?.display().to_string()),
     ])
+}
+
+/// What is started until the result is dropped gets the CPU before the cluster does, as if it ran on a machine of its own. Otherwise a
+/// test that measures pauses would measure its own.
+pub fn as_client(name: &str) -> Result<Stay> {
+    running(name)?.enter_as_client()
 }
 
 /// Puts an image into the store of every node that is on.

@@ -27,10 +27,15 @@ use self::state::State;
 use crate::tools::Toolbox;
 
 pub use self::addons::{Addon, install as addon};
-pub use self::lifecycle::{down, down_all, environment, is_running, kubeconfig, load, node, status, up};
+pub use self::lifecycle::{as_client, down, down_all, environment, is_running, kubeconfig, load, node, status, up};
 
 pub const DEFAULT_NAME: &str = "dev";
 const VOLUMES: &str = "bench-volumes";
+/// Who gets the CPU when there is not enough for all, in parts of which the pods of each node have 1024. Elsewhere clients, nodes and
+/// control plane are machines of their own, and nothing that Kubernetes does keeps a server or its client from running. With equal
+/// parts on two cores, servers got nothing for half a second at a time, and clients for up to four.
+const SHARES_OF_PROGRAMS: u32 = 128;
+const SHARES_OF_CLIENTS: u32 = 32_768;
 
 /// What can be done to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -97,6 +102,15 @@ impl Bench {
     fn enter_group(&self) -> Result<cgroup::Stay> {
         let group = self.layout.programs_cgroup()?;
         self.groups.create(&group)?;
+        self.groups.weigh(&group, SHARES_OF_PROGRAMS)?;
+        self.groups.enter(&group)
+    }
+
+    /// The group of those who use the cluster and are not part of it.
+    fn enter_as_client(&self) -> Result<cgroup::Stay> {
+        let group = self.layout.clients_cgroup()?;
+        self.groups.create(&group)?;
+        self.groups.weigh(&group, SHARES_OF_CLIENTS)?;
         self.groups.enter(&group)
     }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 pub use broken::{FLAWS, broken};
-pub use programs::{Component, binary, component, go_program, pause};
+pub use programs::{Component, binary, compile_all, component, go_program, pause};
 pub use valkey::{SERIES, valkey, verify};
 
 use crate::paths;

@@ -48,6 +48,14 @@ impl Component {
     }
 }
 
+/// Compiles every component, so that packing them takes no time later.
+pub fn compile_all() -> Result<()> {
+    let mut step = Step::start("compile images");
+    Component::ALL.into_iter().try_for_each(|component| component.compile(&mut step).map(drop))?;
+    step.done("");
+    Ok(())
+}
+
 /// Compiles a component and packs it; the tag is the digest of what is inside, so a new build is a new tag.
 pub fn component(component: Component, registry: &str) -> Result<Image> {
     let mut step = Step::start(format!("image {}", component.name()));

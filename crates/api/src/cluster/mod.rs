@@ -88,16 +88,12 @@ pub use status::{
         "spec.persistence.storageClassName cannot change: volumes cannot move between classes; create a new cluster"
     ).field_path(".persistence"),
     validation = Rule::new(
-        "(has(self.persistence) && has(self.persistence.size) ? self.persistence.size : '1Gi') == \
-         (has(oldSelf.persistence) && has(oldSelf.persistence.size) ? oldSelf.persistence.size : '1Gi')"
+        "!isQuantity((has(self.persistence) && has(self.persistence.size) ? self.persistence.size : '1Gi')) || \
+         !isQuantity((has(oldSelf.persistence) && has(oldSelf.persistence.size) ? oldSelf.persistence.size : '1Gi')) || \
+         quantity((has(self.persistence) && has(self.persistence.size) ? self.persistence.size : '1Gi')).compareTo(quantity( \
+         (has(oldSelf.persistence) && has(oldSelf.persistence.size) ? oldSelf.persistence.size : '1Gi'))) >= 0"
     ).message(
-        "spec.persistence.size cannot change yet: growing volumes comes with a later release; create a new cluster"
-    ).field_path(".persistence"),
-    validation = Rule::new(
-        "(has(self.persistence) && has(self.persistence.retain) ? self.persistence.retain : 'Delete') == \
-         (has(oldSelf.persistence) && has(oldSelf.persistence.retain) ? oldSelf.persistence.retain : 'Delete')"
-    ).message(
-        "spec.persistence.retain cannot change yet: it is written on each volume when that is made; create a new cluster"
+        "spec.persistence.size can grow and not shrink: no volume gives back what it has; create a new cluster"
     ).field_path(".persistence")
 )]
 #[serde(rename_all = "camelCase")]

@@ -96,7 +96,7 @@ pub struct Persistence {
     /// A volume for each pod. Without it the data is gone with the pod. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// The size of each volume. Default: `1Gi`.
+    /// The size of each volume, which may grow later and never shrinks. Default: `1Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub size: Option<String>,

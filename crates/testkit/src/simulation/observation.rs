@@ -26,7 +26,7 @@ pub(super) struct Look {
 impl Simulation {
     /// One look at everything. What it says about a member may be from the look before, if that was a moment ago.
     pub fn observe(&mut self) -> Observation {
-        let mut seen = Observation::default();
+        let mut seen = Observation { cluster: "simulated".into(), ..Observation::default() };
         let members: Vec<Member> = self.pods.keys().copied().collect();
         for member in members {
             let fresh = self.look_at(member);

@@ -2,7 +2,7 @@
 
 mod act;
 mod certificates;
-mod claims;
+pub mod claims;
 mod living;
 pub mod material;
 mod names;
@@ -33,10 +33,11 @@ use valkey_resources::{
     shard_certs_secret, template_mark, users_secret,
 };
 
+use self::claims::Claims;
 use self::material::{Home, Material};
 use self::observe::{Seen, Wanted, observe, weigh};
 use self::status::{Attention, Picture, Verdict};
-use crate::children;
+use crate::children::{self, Change};
 use crate::context::{Context, Memory};
 use crate::controllers::upgrade;
 use crate::stores::{Metadata, Watched};
@@ -80,6 +81,26 @@ impl Error {
             Self::Nameless => "Nameless",
         }
     }
+
+    /// What only a human can put right: Kubernetes understood us and will not have it.
+    fn refusal(&self) -> Option<String> {
+        let (what, source) = match self {
+            Self::Children(error) => (error.what(), error.kubernetes()?),
+            Self::Material(material::Error::Kubernetes { name, source }) => {
+                (format!("Secret {name} cannot be read or written"), source)
+            }
+            Self::Kubernetes { what, source } => ((*what).to_owned(), source),
+            Self::Material(_) | Self::Build(_) | Self::Nameless => return None,
+        };
+        let kube::Error::Api(answer) = source else { return None };
+        (answer.is_forbidden() || answer.is_invalid()).then(|| {
+            format!(
+                "{what}, Kubernetes refuses it: {}. What runs goes on and is healed. Change the spec or what is named there (a policy, a quota, a role); \
+                 it is tried again by itself",
+                answer.message.trim_end_matches('.')
+            )
+        })
+    }
 }
 
 /// One look at one cluster.
@@ -100,10 +121,10 @@ pub async fn reconcile(cluster: Arc<Watched>, context: Arc<Context>) -> Result<A
     }
     let mut memory = context.memory(&subject.namespace, &subject.name, &subject.uid).await;
     let pass = Pass { context: &context, cluster, subject: &subject };
-    pass.run(&mut memory).await
+    Box::pin(pass.run(&mut memory)).await
 }
 
-/// After a failed pass: later again. Conditions and events tell of it if it lasts.
+/// After a failed pass: later again. What Kubernetes refuses for good is in the status by then.
 #[allow(clippy::needless_pass_by_value)] // the controller calls it so
 pub fn after_failure(cluster: Arc<Watched>, error: &Error, _: Arc<Context>) -> Action {
     tracing::warn!(cluster = cluster.name_any(), namespace = cluster.namespace(), reason = error.category(), %error, "a pass failed");
@@ -141,6 +162,7 @@ struct Look {
     seen: Seen,
     settings: WantedSettings,
     fittings: BTreeMap<Member, Fitting>,
+    claims: Claims,
 }
 
 struct Pass<'a> {
@@ -162,65 +184,122 @@ impl Pass<'_> {
                 return Ok(Action::requeue(REFERENCE_PATROL));
             }
         };
-        let attention = if self.cluster.spec.is_paused() { Attention::Paused } else { Attention::Managed };
+        let attention = self.attention();
         let desired = desired(&checked);
-        let namespace = &self.subject.namespace;
         let mut look = self.look(memory, &checked, desired).await?;
         let mut planned = plan(desired, &look.seen.topology);
         if planned.steps().any(|step| matches!(step.action, Deed::Migrate { .. })) {
             look.seen.topology.weights = weigh(memory, &planned).await;
             planned = plan(desired, &look.seen.topology);
         }
-        let (plan, Look { children, seen, settings, fittings }) = (planned, &look);
+        let plan = planned;
         tracing::debug!(state = ?plan.state, steps = plan.steps().count(), again = ?plan.look_again(), "planned");
-        if attention == Attention::Managed {
-            claims::release(self.context, &checked.names, namespace, &seen.topology.workloads, &plan.workloads)
-                .await
-                .map_err(|source| Error::Kubernetes { what: "the volume of a leaving member cannot be deleted", source })?;
-            let live = settings::start_with(settings, desired, &seen.topology, &before);
-            self.apply(memory, &checked, &plan.workloads, &live, children).await?;
-            memory.settings.hold(live);
-        }
-        let verdict = self.verdict(&before, &checked.names, &look, &plan, attention);
+        let provided = match attention {
+            Attention::Managed => self.provide(memory, &before, &checked, &look, &plan).await,
+            Attention::Paused => Ok(()),
+        };
+        // What may pass is tried again. What Kubernetes will not have must not keep the cluster from being healed.
+        let provided = match provided {
+            Err(error) if error.refusal().is_none() => return Err(error),
+            decided => decided,
+        };
         // A loss is said before it is given up: a crash in between must not hide it.
-        let loses = !plan.losses.is_empty() || status::is_blank_again(&before, desired, seen);
+        let loses = !plan.losses.is_empty() || status::is_blank_again(&before, desired, &look.seen);
         if loses {
-            self.report(memory, &before, &checked, desired, seen, &plan, &verdict, attention).await?;
+            let verdict = self.verdict(memory, &before, &checked, &look, &plan, &provided);
+            self.report(memory, &before, &checked, desired, &look.seen, &plan, &verdict).await?;
         }
-        if attention == Attention::Managed {
-            self.tell_of_living(&checked.names, &look, &plan).await;
-            self.act(memory, &checked.names, seen, &plan).await?;
-            living::follow(self.context, memory, &checked, namespace, seen, fittings)
-                .await
-                .map_err(|source| Error::Kubernetes { what: "a living pod cannot be changed", source })?;
+        let outcome = match attention {
+            Attention::Managed => self.care(memory, &checked, &look, &plan, provided).await,
+            Attention::Paused => provided,
+        };
+        // After a failure that may pass, what was said before stands.
+        let conclusive = outcome.as_ref().map_or_else(|error| error.refusal().is_some(), |()| true);
+        if conclusive && !loses {
+            let verdict = self.verdict(memory, &before, &checked, &look, &plan, &outcome);
+            self.report(memory, &before, &checked, desired, &look.seen, &plan, &verdict).await?;
         }
-        if !loses {
-            self.report(memory, &before, &checked, desired, seen, &plan, &verdict, attention).await?;
-        }
+        outcome?;
         if plan.state == State::Healthy {
             memory.channels.clear();
         }
         Ok(look_again(&plan, attention, memory))
     }
 
+    fn attention(&self) -> Attention {
+        if self.cluster.spec.is_paused() { Attention::Paused } else { Attention::Managed }
+    }
+
+    /// Brings the objects that the cluster consists of to what is planned.
+    async fn provide(
+        &self,
+        memory: &mut Memory,
+        before: &ClusterStatus,
+        checked: &CheckedCluster,
+        Look { children, seen, settings, .. }: &Look,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let present = &seen.topology.workloads;
+        claims::release(self.context, &checked.names, &self.subject.namespace, present, &plan.workloads)
+            .await
+            .map_err(|source| Error::Kubernetes { what: "the volume of a leaving member cannot be deleted", source })?;
+        let live = settings::start_with(settings, desired(checked), &seen.topology, before);
+        self.apply(memory, checked, &plan.workloads, &live, children).await?;
+        memory.settings.hold(live);
+        Ok(())
+    }
+
+    /// Does what is planned with those that live. Servers are seen to in any case; pods and volumes follow the spec only if the objects do
+    /// that say so: a pod that is replaced under an old template would come back as it was, again and again.
+    async fn care(
+        &self,
+        memory: &mut Memory,
+        checked: &CheckedCluster,
+        Look { seen, fittings, claims, .. }: &Look,
+        plan: &Plan,
+        provided: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let namespace = &self.subject.namespace;
+        let failed = |what| move |source| Error::Kubernetes { what, source };
+        let healed = self.heal(memory, &checked.names, seen, plan).await;
+        provided?;
+        self.tell_replacements(&checked.names, plan).await;
+        act::replace(self.context, memory, namespace, seen, plan).await.map_err(failed("a pod cannot be replaced"))?;
+        healed?;
+        self.tell_resizes(&checked.names, fittings).await;
+        living::follow(self.context, memory, checked, namespace, seen, fittings)
+            .await
+            .map_err(failed("a living pod cannot be changed"))?;
+        claims::follow(self.context, memory, checked, &self.subject.owner(), &seen.topology, claims)
+            .await
+            .map_err(failed("a volume's claim cannot be changed"))
+    }
+
     /// What is wrong with a spec that is good by itself: only those who carry it out can tell.
     fn verdict(
         &self,
+        memory: &Memory,
         before: &ClusterStatus,
-        names: &ChildNames,
+        checked: &CheckedCluster,
         look: &Look,
         plan: &Plan,
-        attention: Attention,
+        outcome: &Result<(), Error>,
     ) -> Verdict {
         let Subject { name, namespace, .. } = self.subject;
         let driven = upgrade::drives(&self.context.stores.upgrades, namespace, name);
-        let ours = !driven && attention == Attention::Managed;
+        let ours = !driven && self.attention() == Attention::Managed;
         let care = if ours { rollback::Care::Ours } else { rollback::Care::Others };
         let pods = look.seen.pods.values().map(|pod| &**pod);
         let tried = rollback::tried(self.cluster, before, pods, &plan.state, care, Timestamp::now());
-        let refused = settings::complaint(&look.settings, names, &look.seen.topology);
+        let refused = settings::complaint(&look.settings, &checked.names, &look.seen.topology);
+        let storage = checked.storage.as_ref();
+        let ungrowable = storage.and_then(|storage| claims::complaint(memory.ungrowable.as_ref(), storage));
         let given_up = tried.rolled_back.as_ref().map(|rolled_back| ("RolledBack", rollback::complaint(rolled_back)));
-        Verdict { complaint: given_up.or(refused.map(|words| ("SettingRefused", words))), tried }
+        let refused = refused.map(|words| ("SettingRefused", words));
+        let ungrowable = ungrowable.map(|words| ("VolumesCannotGrow", words));
+        let forbidden = outcome.as_ref().err().and_then(Error::refusal).map(|words| ("RefusedByKubernetes", words));
+        let complaint = given_up.or(refused).or(ungrowable).or(forbidden);
+        Verdict { complaint, tried }
     }
 
     /// Everything that decisions are made from.
@@ -241,6 +320,9 @@ impl Pass<'_> {
             .map_err(|source| Error::Kubernetes { what: "the ConfigMap cannot be read", source })?;
         let settings = memory.settings.look(checked, &seen.topology, seen.pods.values().map(|pod| &**pod));
         seen.topology.settings = Some(settings.clone());
+        let claims = claims::of_members(self.context, names, namespace, desired);
+        let storage = checked.storage.as_ref();
+        seen.topology.growth = storage.and_then(|storage| claims::growth(&claims, storage, memory.ungrowable.as_ref()));
         let fittings = living::examine(checked, memory, &seen);
         seen.topology.outdated.extend(living::to_roll(&fittings));
         seen.topology.wishes = wishes::read(self.cluster, names, &seen);
@@ -249,7 +331,7 @@ impl Pass<'_> {
             let misleading = names::misleading(names, namespace, &seen.pods, memory).await;
             seen.topology.unready.extend(misleading);
         }
-        Ok(Look { children, seen, settings, fittings })
+        Ok(Look { children, seen, settings, fittings, claims })
     }
 
     /// Everything that the cluster consists of, Secrets first: a pod that finds them missing waits for a minute.
@@ -275,15 +357,30 @@ impl Pass<'_> {
         ];
         let objects: Vec<DynamicObject> = objects.into_iter().flatten().collect();
         let (workloads, ground): (Vec<_>, Vec<_>) = objects.into_iter().partition(|child| kind(child) == "StatefulSet");
+        let mut changes = Vec::new();
+        let applied = self.bring(memory, checked, &ground, &workloads, seen, &mut changes).await;
+        self.tell_changes(&changes).await;
+        applied
+    }
+
+    /// First all that pods need, then the pods, and then what is left over goes.
+    async fn bring(
+        &self,
+        memory: &mut Memory,
+        checked: &CheckedCluster,
+        ground: &[DynamicObject],
+        workloads: &[DynamicObject],
+        seen: &[(&'static str, Metadata)],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
         let (client, stores) = (&self.context.client, &self.context.stores);
-        let mut changes = children::apply(client, stores, &mut memory.editions, &ground).await?;
-        changes.extend(children::apply(client, stores, &mut memory.editions, &workloads).await?);
+        children::apply(client, stores, &mut memory.editions, ground, changes).await?;
+        children::apply(client, stores, &mut memory.editions, workloads, changes).await?;
         let mut wanted: BTreeSet<children::Key> =
-            ground.iter().chain(&workloads).map(|child| (kind(child).to_owned(), child.name_any())).collect();
+            ground.iter().chain(workloads).map(|child| (kind(child).to_owned(), child.name_any())).collect();
         wanted.insert((ValkeyClusterStatus::kind(&()).into_owned(), checked.names.topology()));
         let place = (self.subject.namespace.as_str(), self.subject.uid.as_str());
         changes.extend(children::prune(client, &mut memory.editions, place, seen, &wanted).await?);
-        self.tell_changes(&changes).await;
         Ok(())
     }
 
@@ -329,20 +426,19 @@ impl Pass<'_> {
         Ok(secrets)
     }
 
-    async fn act(&self, memory: &mut Memory, names: &ChildNames, seen: &Seen, plan: &Plan) -> Result<(), Error> {
+    /// Nothing of this needs the others to succeed.
+    async fn heal(&self, memory: &mut Memory, names: &ChildNames, seen: &Seen, plan: &Plan) -> Result<(), Error> {
         let done = act::carry_out(self.context, memory, plan).await;
         self.tell_deeds(&done).await;
         let namespace = &self.subject.namespace;
         let failed = |what| move |source| Error::Kubernetes { what, source };
-        act::label_roles(self.context, namespace, seen).await.map_err(failed("a pod's role label cannot be set"))?;
-        self.tell_replacements(names, plan).await;
-        act::replace(self.context, memory, namespace, seen, plan).await.map_err(failed("a pod cannot be replaced"))?;
-        act::mark_evictable(self.context, memory, namespace, seen, plan)
-            .await
-            .map_err(failed("a pod cannot be marked for eviction"))?;
-        wishes::settle(self.context, self.cluster, names, seen)
-            .await
-            .map_err(failed("the switchover that is done cannot be taken off the list"))
+        let labelled = act::label_roles(self.context, namespace, seen).await;
+        self.tell_evictable(names, seen, plan).await;
+        let marked = act::mark_evictable(self.context, memory, namespace, seen, plan).await;
+        let settled = wishes::settle(self.context, self.cluster, names, seen).await;
+        labelled.map_err(failed("a pod's role label cannot be set"))?;
+        marked.map_err(failed("a pod cannot be marked for eviction"))?;
+        settled.map_err(failed("the switchover that is done cannot be taken off the list"))
     }
 
     #[allow(clippy::too_many_arguments)] // all that a status is made of
@@ -355,7 +451,6 @@ impl Pass<'_> {
         seen: &Seen,
         plan: &Plan,
         verdict: &Verdict,
-        attention: Attention,
     ) -> Result<(), Error> {
         let now = Timestamp::now();
         let certificates_expire = memory
@@ -371,7 +466,7 @@ impl Pass<'_> {
             plan,
             blemishes: &blemishes(desired, &seen.topology),
             verdict,
-            attention,
+            attention: self.attention(),
             certificates_expire,
             now,
         };

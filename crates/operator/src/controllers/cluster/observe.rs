@@ -64,7 +64,7 @@ pub async fn observe(
         let channel = channels.remove(&member);
         async move { (member, ask(context, names, namespace, member, pod, channel).await) }
     });
-    let mut topology = Observation::default();
+    let mut topology = Observation { cluster: names.cluster().to_owned(), ..Observation::default() };
     let mut certificates = BTreeMap::new();
     for (member, answer) in join_all(asked).await {
         let Answer { sighting, shown, channel } = answer;

@@ -311,6 +311,7 @@ fn reason_of(state: &State, age: Age) -> &'static str {
             Work::Rolling => "Rolling",
             Work::Switching => "Switching",
             Work::Configuring => "Configuring",
+            Work::Growing => "Growing",
             Work::Draining => "Draining",
         },
     }
@@ -338,7 +339,7 @@ fn doing(plan: &Plan, attention: Attention, age: Age, reach: Reach) -> (Phase, O
             Work::Forming => Phase::Creating,
             Work::Healing => Phase::Degraded,
             Work::Scaling => Phase::Scaling,
-            Work::Rolling | Work::Switching | Work::Configuring | Work::Draining => Phase::Updating,
+            Work::Rolling | Work::Switching | Work::Configuring | Work::Growing | Work::Draining => Phase::Updating,
         },
     };
     (phase, operation.filter(|_| attention == Attention::Managed))

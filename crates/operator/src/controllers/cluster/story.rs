@@ -1,17 +1,20 @@
 //! Events: what a human reads in `kubectl describe`, one line for each turn and each decision.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
 use valkey_api::topology::Topology;
 use valkey_api::{ChildNames, ClusterStatus, ConditionType, ValkeyClusterStatus, conditions, labels};
-use valkey_model::Action;
+use valkey_model::{Action, Member};
 use valkey_planner::{Plan, Replacement};
 use valkey_resources::{Fitting, child_meta};
 
 use super::act::Done;
-use super::{Error, Look, Pass, is_turn, status};
+use super::observe::Seen;
+use super::{Error, Pass, is_turn, status};
 use crate::children::Change;
 use crate::context::Memory;
 
@@ -72,14 +75,18 @@ impl Pass<'_> {
         }
     }
 
-    /// Pods that the disruption budget leaves out from now on, and those that change without being made anew.
-    pub(super) async fn tell_of_living(&self, names: &ChildNames, look: &Look, plan: &Plan) {
-        for member in plan.let_go.difference(&look.seen.topology.evictable) {
+    /// Pods that the disruption budget leaves out from now on.
+    pub(super) async fn tell_evictable(&self, names: &ChildNames, seen: &Seen, plan: &Plan) {
+        for member in plan.let_go.difference(&seen.topology.evictable) {
             let pod = names.pod(*member);
             let note = format!("pod {pod} may be evicted now: its shard is safe without it");
             self.event_about(EventType::Normal, "Evictable", "Drain", note, Some(self.child("Pod", &pod))).await;
         }
-        for (member, _) in look.fittings.iter().filter(|(_, fitting)| matches!(fitting, Fitting::Resize(_))) {
+    }
+
+    /// Pods that change without being made anew.
+    pub(super) async fn tell_resizes(&self, names: &ChildNames, fittings: &BTreeMap<Member, Fitting>) {
+        for (member, _) in fittings.iter().filter(|(_, fitting)| matches!(fitting, Fitting::Resize(_))) {
             let pod = names.pod(*member);
             let note = format!("pod {pod} gets the CPU and memory of the spec in place");
             self.event_about(EventType::Normal, "Resized", "Resize", note, Some(self.child("Pod", &pod))).await;
@@ -205,7 +212,7 @@ impl Pass<'_> {
 
 /// `3 StatefulSets, 2 Services`.
 fn counted<'a>(kinds: impl Iterator<Item = &'a str>) -> String {
-    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for kind in kinds {
         *counts.entry(kind).or_default() += 1;
     }
