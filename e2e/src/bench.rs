@@ -124,6 +124,17 @@ impl Bench {
         Ok(stdout)
     }
 
+    /// Kills the pod's server, as the kernel does when memory runs out. Process 1 is the launcher, which cannot be killed from
+    /// inside; the server is its child.
+    pub async fn kill_server(&self, pod: &str) -> Result<()> {
+        let command = ["sh", "-c", "kill -9 $(pidof valkey-server)"];
+        let Output { stderr, failure, .. } = self.try_exec(pod, &command).await?;
+        // The container ends with its server, and may take along the shell that has just killed it.
+        let went_along = failure.as_ref().is_none_or(|failure| failure.ends_with("exit code 137"));
+        ensure!(went_along, "{command:?} in {pod}: {}: {stderr}", failure.unwrap_or_default());
+        Ok(())
+    }
+
     /// Runs a command in the pod's first container, whatever comes of it.
     pub async fn try_exec(&self, pod: &str, command: &[&str]) -> Result<Output> {
         let pods: Api<Pod> = Api::namespaced(self.client().clone(), self.namespace());

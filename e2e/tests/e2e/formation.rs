@@ -198,8 +198,7 @@ async fn kill_primaries(k: &Bench, rounds: usize) -> Result<()> {
         witness.writes_in_every_shard(200, secs(30)).await?;
         let primaries = cache.primaries().await?;
         let primary = primaries.get(round % primaries.len()).context("nobody leads")?;
-        // Process 1 is the launcher, which cannot be killed from inside; the server is its child.
-        k.exec(primary, &["sh", "-c", "kill -9 $(pidof valkey-server)"]).await?;
+        k.kill_server(primary).await?;
         eventually("another one to lead", secs(30), async || {
             let topology = cache.topology().await?.status.context("no topology")?;
             let leads = |node: &Node| node.role == Some(NodeRole::Primary) && node.slots.is_some();

@@ -125,9 +125,9 @@ async fn works(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// All of them at the same moment. Process 1 is the launcher, which cannot be killed from inside; the server is its child.
+/// All of them at the same moment.
 async fn kill(k: &Bench, pods: &[String]) -> Result<()> {
-    try_join_all(pods.iter().map(|pod| k.exec(pod, &["sh", "-c", "kill -9 $(pidof valkey-server)"]))).await.map(drop)
+    try_join_all(pods.iter().map(|pod| k.kill_server(pod))).await.map(drop)
 }
 
 async fn says_nothing_of_loss(cluster: &Cluster) -> Result<()> {
@@ -147,7 +147,7 @@ async fn told_losses(k: &Bench) -> Result<Vec<String>> {
 async fn a_server_without_replicas_and_without_a_disk_takes_its_data_along_and_it_is_said(k: Bench) -> Result<()> {
     let alone = Cluster::apply(&k, "alone", "{replicasPerMaster: 0, persistence: {enabled: false}}").await?;
     alone.ready(secs(60)).await?;
-    k.exec("alone-1-0", &["sh", "-c", "kill -9 $(pidof valkey-server)"]).await?;
+    k.kill_server("alone-1-0").await?;
     let said = alone.until_condition(ConditionType::DataLost, "True", secs(60)).await?;
     assert!(said.contains("shard 1"), "{said}");
     alone.until_whole(secs(60)).await
