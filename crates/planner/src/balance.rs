@@ -53,19 +53,36 @@ pub(crate) struct Transfer {
     pub count: u16,
 }
 
-/// Who gives how much to whom next, so that everybody takes part at most once: the largest needs first, and who leaves before all
-/// others. What is left is the next look's matter.
-pub(crate) fn transfers(imbalance: &Imbalance, shards: u16, is_free: impl Fn(ShardIndex) -> bool) -> Vec<Transfer> {
-    let free = |amounts: &BTreeMap<ShardIndex, u16>| {
-        let free = amounts.iter().filter(|(shard, _)| is_free(**shard));
-        let mut ranked: Vec<_> = free.map(|(shard, n)| (shard.0 < shards, Reverse(*n), *shard)).collect();
-        ranked.sort_by_key(|(stays, amount, shard)| (*stays, *amount, *shard));
-        ranked
-    };
-    let pairs = free(&imbalance.surplus).into_iter().zip(free(&imbalance.deficit));
-    let transfer =
-        |((_, Reverse(has), from), (_, Reverse(needs), to))| Transfer { from, to, count: u16::min(has, needs) };
-    pairs.map(transfer).collect()
+/// Who gives how much to whom next: every giver to one other, and to the one that takes from the fewest so far. The largest needs
+/// come first, and who leaves before all others. What is left is the next look's matter.
+///
+/// `can_give` tells who can give anything now, `room` from how many more a shard can take.
+pub(crate) fn transfers(
+    imbalance: &Imbalance,
+    shards: u16,
+    can_give: impl Fn(ShardIndex) -> bool,
+    room: impl Fn(ShardIndex) -> usize,
+) -> Vec<Transfer> {
+    let mut givers: Vec<_> = imbalance.surplus.iter().filter(|(shard, _)| can_give(**shard)).collect();
+    givers.sort_by_key(|(shard, has)| (shard.0 < shards, Reverse(**has), **shard));
+    let taker = |(shard, needs): (&ShardIndex, &u16)| Taker { shard: *shard, needs: *needs, room: room(*shard) };
+    let mut takers: Vec<Taker> = imbalance.deficit.iter().map(taker).collect();
+    let mut transfers = Vec::new();
+    for (from, has) in givers {
+        let able = takers.iter_mut().filter(|taker| taker.room > 0 && taker.needs > 0);
+        let Some(taker) = able.max_by_key(|taker| (taker.room, taker.needs, Reverse(taker.shard))) else { break };
+        let count = u16::min(*has, taker.needs);
+        taker.needs -= count;
+        taker.room -= 1;
+        transfers.push(Transfer { from: *from, to: taker.shard, count });
+    }
+    transfers
+}
+
+struct Taker {
+    shard: ShardIndex,
+    needs: u16,
+    room: usize,
 }
 
 /// Which slots a shard gives away: small pieces first, so that the long runs stay whole.

@@ -18,7 +18,7 @@ fn settle(owned: &mut Ownership, shards: u16) -> u32 {
     let mut moved = 0;
     for _ in 0..200 {
         let left = imbalance(owned, shards);
-        for Transfer { from, to, count } in transfers(&left, shards, |_| true) {
+        for Transfer { from, to, count } in transfers(&left, shards, |_| true, |_| 2) {
             let chosen = choose(&owned[&from], count);
             assert_eq!(chosen.len(), count);
             assert!(chosen.minus(&owned[&from]).is_empty());
@@ -87,11 +87,31 @@ fn a_shard_parts_with_the_run_of_slots_that_has_the_wanted_number_of_keys() {
     assert_eq!(choose_by_keys(&"0-49,60,70-99".parse().unwrap(), 1, &even, 10, 10).to_string(), "60");
 }
 
+fn transfer(from: u16, to: u16, count: u16) -> Transfer {
+    Transfer { from: ShardIndex(from), to: ShardIndex(to), count }
+}
+
 #[test]
-fn who_leaves_gives_before_all_others_and_everybody_takes_part_once() {
+fn who_leaves_gives_before_all_others() {
     let owned = [(0, "0-9999"), (1, ""), (2, "10000-16383")].map(|(s, set)| (ShardIndex(s), set.parse().unwrap()));
     let left = imbalance(&owned.into(), 2);
-    let first = Transfer { from: ShardIndex(2), to: ShardIndex(1), count: 6384 };
-    assert_eq!(transfers(&left, 2, |_| true), [first]);
-    assert_eq!(transfers(&left, 2, |shard| shard != ShardIndex(1)), []);
+    assert_eq!(transfers(&left, 2, |_| true, |_| 1), [transfer(2, 1, 6384)]);
+    assert_eq!(transfers(&left, 2, |_| true, |_| 9), [transfer(2, 1, 6384), transfer(0, 1, 1808)]);
+    assert_eq!(transfers(&left, 2, |_| true, |_| 0), []);
+    assert_eq!(transfers(&left, 2, |shard| shard != ShardIndex(2), |_| 9), [transfer(0, 1, 1808)]);
+}
+
+#[test]
+fn those_who_need_slots_share_those_who_give() {
+    let owned: Ownership = (0..).map(ShardIndex).zip(partition(4)).collect();
+    let left = imbalance(&owned, 6);
+    let expected = [transfer(0, 4, 1365), transfer(1, 5, 1365), transfer(2, 4, 1365), transfer(3, 5, 1365)];
+    assert_eq!(transfers(&left, 6, |_| true, |_| 3), expected);
+    let busy = |shard| if shard == ShardIndex(4) { 1 } else { 3 };
+    let expected = [transfer(0, 5, 1365), transfer(1, 5, 1365), transfer(2, 4, 1365)];
+    assert_eq!(
+        transfers(&left, 6, |_| true, busy),
+        expected,
+        "the one that takes from fewer gets more, and no more than it needs"
+    );
 }

@@ -57,12 +57,14 @@ pub(crate) struct Intents {
 
 pub(crate) fn intents(view: &ClusterView, heads: &Heads, blemishes: &[Blemish], repairs: Activity) -> Intents {
     let drain = draining::next(view, blemishes, repairs);
-    let reserved = switchover::reserved(view).into_iter().chain(drain.reserved.iter().copied()).collect();
+    let roll = rollout::next(view, blemishes, &drain.let_go);
+    let reserved = switchover::reserved(view).into_iter().chain(drain.reserved.iter().copied()).chain(roll.reserved());
+    let reserved = reserved.collect();
     Intents {
         wish: switchover::next(view),
         finish: scaling::finish(view, heads),
         heir: leaving::hand_over(view),
-        roll: rollout::next(view, blemishes, &drain.let_go),
+        roll,
         begin: scaling::begin(view, heads, &reserved),
         drain,
     }
@@ -90,7 +92,7 @@ impl Intents {
             Roll::HandOver(step) => {
                 Some(Deed { operation: Operation::Rolling, steps: vec![step.clone()], replaced: None })
             }
-            Roll::Done | Roll::Soon | Roll::Wait(_) | Roll::Held(_) => None,
+            Roll::Done | Roll::Soon | Roll::Wait(_) | Roll::WaitForMoves(..) | Roll::Held(_) => None,
         };
         act(Operation::Switching, &self.wish)
             .or_else(|| act(Operation::Scaling, &self.finish))
@@ -110,7 +112,7 @@ impl Intents {
     /// The first that waits, and for what.
     pub fn wait(&self) -> Option<(Operation, &str)> {
         let roll = match &self.roll {
-            Roll::Wait(on) => Some((Operation::Rolling, on.as_str())),
+            Roll::Wait(on) | Roll::WaitForMoves(_, on) => Some((Operation::Rolling, on.as_str())),
             Roll::Soon => Some((Operation::Rolling, "the news to reach every node")),
             Roll::Done | Roll::Replace(_) | Roll::HandOver(_) | Roll::Held(_) => None,
         };
@@ -126,7 +128,9 @@ impl Intents {
     pub fn held(&self) -> Option<&str> {
         match &self.roll {
             Roll::Held(why) => Some(why),
-            Roll::Done | Roll::Replace(_) | Roll::HandOver(_) | Roll::Soon | Roll::Wait(_) => None,
+            Roll::Done | Roll::Replace(_) | Roll::HandOver(_) | Roll::Soon | Roll::Wait(_) | Roll::WaitForMoves(..) => {
+                None
+            }
         }
     }
 

@@ -188,8 +188,8 @@ impl fmt::Display for Loss {
 /// 4. *Leaders that are to leave* a shard which stays hand it over, for the same reason as 6.
 /// 5. *Pods on machines that are being emptied* are let go, one at a time. The roll waits for them, since somebody waits there, too.
 /// 6. *The roll* comes before new moves: slots should move to pods that stay as they are, and a roll takes minutes where moves
-///    may take hours. It waits for moves that run. While it waits for a pod to come up, moves begin elsewhere, so a pod that never
-///    comes up keeps no shard from leaving.
+///    may take hours. It waits for moves that run, and no new ones begin in the shard that it waits for. While it waits for a pod
+///    to come up, moves begin elsewhere, so a pod that never comes up keeps no shard from leaving.
 /// 7. *New moves* of slots.
 ///
 /// Workloads grow at once, and shrink when nothing is left that would be missed, whatever else is going on.

@@ -24,8 +24,21 @@ pub(crate) enum Roll {
     Soon,
     /// It goes on when this has come; nobody need wait for it.
     Wait(String),
+    /// It goes on when no slots are on their way from or to this shard any more. No new ones shall begin there: others take turns in
+    /// giving to a shard, which would never be free until all have arrived.
+    WaitForMoves(ShardIndex, String),
     /// It goes on when somebody allows it.
     Held(String),
+}
+
+impl Roll {
+    /// The shard in which no moves of slots shall begin.
+    pub fn reserved(&self) -> Option<ShardIndex> {
+        match self {
+            Self::WaitForMoves(shard, _) => Some(*shard),
+            Self::Done | Self::Replace(_) | Self::HandOver(_) | Self::Soon | Self::Wait(_) | Self::Held(_) => None,
+        }
+    }
 }
 
 /// Pods that are outdated and run nothing: they may well wait for ever for what the new template has put right. Replaced at
@@ -94,14 +107,14 @@ pub(crate) fn next(view: &ClusterView, blemishes: &[Blemish], let_go: &BTreeSet<
     shards.sort_by_key(|shard| (!is_begun(view, *shard), *shard));
     let mut decided = shards.into_iter().map(|shard| of_shard(view, shard, &due)).peekable();
     let first = decided.peek().cloned();
-    let possible = decided.find(|roll| !matches!(roll, Roll::Wait(_)));
+    let possible = decided.find(|roll| !matches!(roll, Roll::Wait(_) | Roll::WaitForMoves(..)));
     possible.or(first).unwrap_or(Roll::Done)
 }
 
 /// Replicas first, then their primary, which hands its shard over to one of them before.
 fn of_shard(view: &ClusterView, shard: ShardIndex, due: &BTreeSet<Member>) -> Roll {
     if view.is_moving(shard) {
-        return Roll::Wait(handover::Obstacle::Moving(shard).waits_for(view));
+        return Roll::WaitForMoves(shard, handover::Obstacle::Moving(shard).waits_for(view));
     }
     let members = || view.live_in(shard).filter(|(member, _)| due.contains(member));
     if let Some((member, _)) = members().find(|(_, report)| report.role == Role::Replica) {

@@ -1,6 +1,7 @@
 use valkey_model::{LocalData, ReplicaLink, Wish};
 
 use super::*;
+use crate::change::Intent;
 use crate::fixtures::{Damage, Fixture, id, member};
 
 fn rolled(cluster: &Fixture) -> Roll {
@@ -134,6 +135,23 @@ fn shards_whose_slots_move_are_left_alone() {
     let mut cluster = outdated(3, 1);
     cluster.moving("0-0", "7", "1-0");
     assert_eq!(replaced(&rolled(&cluster)), Some(member("2-1")));
+}
+
+/// Else the others would give to it in turns, and the roll would wait until everything has arrived.
+#[test]
+fn no_moves_begin_in_the_shard_whose_moves_the_roll_waits_for() {
+    let mut cluster = Fixture::with_slots(&["0-8191", "8192-16383", ""], 1);
+    cluster.moving("0-0", "0-99", "2-0");
+    let begun = |cluster: &Fixture| {
+        let view = cluster.view();
+        let blemishes = valkey_model::blemishes(cluster.desired, &cluster.seen);
+        assert_eq!(blemishes, []);
+        crate::change::intents(&view, &crate::formation::heads(&view), &blemishes, crate::Activity::Idle).begin
+    };
+    assert!(matches!(begun(&cluster), Intent::Act(_)));
+    cluster.outdate(&["2-0", "2-1"]);
+    assert!(matches!(rolled(&cluster), Roll::WaitForMoves(ShardIndex(2), _)), "{:?}", rolled(&cluster));
+    assert!(matches!(begun(&cluster), Intent::Wait(_)));
 }
 
 #[test]

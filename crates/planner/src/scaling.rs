@@ -1,7 +1,7 @@
 //! Which slots move next.
 //!
-//! A shard gives slots to one other at a time and takes them from one at a time, a few bounded jobs in a go. Nothing of it is
-//! remembered: who has which slots, and what is under way, is read from the servers on every look, so another target, a crash of
+//! A shard gives slots to one other at a time, a few bounded jobs in a go, and takes them from a few others at once. Nothing of it
+//! is remembered: who has which slots, and what is under way, is read from the servers on every look, so another target, a crash of
 //! ours or a failed job is just another starting point (F22, F25).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,11 @@ const SLOTS_PER_JOB: u16 = 2048;
 const NEGLIGIBLE: u64 = 16 << 20;
 /// So many that the source has no idle time until the next look, and so few that another target is heeded soon.
 const JOBS: usize = 6;
+/// From so many a shard takes slots at once: it waits for a single one part of the time (256 MB to a new shard, by hand: 4 s one after the
+/// other, 3 s all three at once). One thread takes what all of them send, and serves clients, too.
+const SOURCES: usize = 3;
+/// Key by key, a second source doubles what the target writes to its table, and its clients wait for that.
+const CLASSIC_SOURCES: usize = 1;
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// So many failures in a row do not come by chance: some releases cannot move slots by themselves while they are written to (F21). Key
 /// by key is slower and always works.
@@ -110,15 +115,26 @@ pub(crate) fn begin(view: &ClusterView, heads: &Heads, reserved: &BTreeSet<Shard
     let heir = |shard| heads.get(&shard).filter(|(head, _)| view.is_surplus(*head)).map(|_| led_by_surplus(shard));
     let unfit = |shard| unfit(view, heads, shard).or_else(|| heir(shard));
     let obstacle = |shard| unfit(shard).or_else(|| wish(shard)).or_else(|| resting(shard));
-    let is_free = |shard: ShardIndex| !view.is_moving(shard) && obstacle(shard).is_none();
-    let transfers = balance::transfers(&imbalance, view.desired.shards, is_free);
-    let steps: Vec<Step> = transfers.into_iter().flat_map(|transfer| jobs(view, heads, &imbalance, transfer)).collect();
+    let can_give = |shard| !view.is_moving(shard) && obstacle(shard).is_none();
+    let room = |shard| if obstacle(shard).is_none() { room(view, heads, shard) } else { 0 };
+    let transfers = balance::transfers(&imbalance, view.desired.shards, can_give, room);
+    let steps: Vec<Step> = transfers.into_iter().flat_map(|transfer| jobs(view, heads, &present, transfer)).collect();
     if !steps.is_empty() {
         return Intent::Act(steps);
     }
     let concerned = imbalance.surplus.keys().chain(imbalance.deficit.keys());
     let in_the_way = concerned.copied().find_map(obstacle);
     Intent::Wait(in_the_way.unwrap_or_else(|| "the slots that are moving".into()))
+}
+
+/// From how many more a shard can take slots now.
+fn room(view: &ClusterView, heads: &Heads, shard: ShardIndex) -> usize {
+    if view.gives_slots(shard) {
+        return 0;
+    }
+    let atomic = heads.values().all(|(_, head)| head.version >= ATOMIC_SINCE);
+    let most = if atomic { SOURCES } else { CLASSIC_SOURCES };
+    most.saturating_sub(view.sources(shard).len())
 }
 
 /// The spread as it will be when everything that is under way is over.

@@ -37,7 +37,7 @@ fn a_balanced_cluster_moves_nothing() {
 }
 
 #[test]
-fn new_shards_get_their_share_all_at_once_but_each_from_one_only() {
+fn new_shards_get_their_share_all_at_once() {
     let moves = moved(&begun(&with_new_shards()));
     let expected = [
         ("0-0", "2-0", "0-2047"),
@@ -46,6 +46,43 @@ fn new_shards_get_their_share_all_at_once_but_each_from_one_only() {
         ("1-0", "3-0", "10240-12287"),
     ];
     assert_eq!(moves, expected.map(|(from, to, slots)| (from.to_owned(), id(to), slots.to_owned())));
+}
+
+/// Who gives to whom by a plan, each pair once.
+fn pairs(intent: &Intent) -> Vec<(String, valkey_model::NodeId)> {
+    let mut pairs: Vec<_> = moved(intent).into_iter().map(|(from, to, _)| (from, to)).collect();
+    pairs.dedup();
+    pairs
+}
+
+#[test]
+fn a_new_shard_takes_from_a_few_at_once() {
+    let mut cluster = Fixture::with_slots(&["0-4095", "4096-8191", "8192-12287", "12288-16383", ""], 1);
+    let all = ["0-0", "1-0", "2-0"].map(|from| (from.to_owned(), id("4-0")));
+    assert_eq!(pairs(&begun(&cluster)), all);
+    cluster.moving("0-0", "0-818", "4-0").moving("2-0", "8192-9010", "4-0");
+    assert_eq!(
+        pairs(&begun(&cluster)),
+        [("1-0".to_owned(), id("4-0"))],
+        "one more, instead of the one that is not begun"
+    );
+    cluster.moving("3-0", "12288-13106", "4-0");
+    assert_eq!(waits_for(&begun(&cluster)), "the slots that are moving");
+}
+
+#[test]
+fn key_by_key_a_shard_takes_from_one_only() {
+    let mut cluster = Fixture::with_slots(&["0-8191", "8192-16383", ""], 1);
+    assert_eq!(pairs(&begun(&cluster)).len(), 2);
+    cluster.report("2-0").version = Version::new(8, 1, 9);
+    assert_eq!(pairs(&begun(&cluster)).len(), 1);
+}
+
+#[test]
+fn who_gives_takes_nothing() {
+    let mut cluster = Fixture::with_slots(&["0-6000", "6001-16383", ""], 1);
+    cluster.moving("2-0", "", "0-0");
+    assert_eq!(waits_for(&begun(&cluster)), "the slots that are moving");
 }
 
 #[test]

@@ -188,10 +188,20 @@ impl<'a> ClusterView<'a> {
         self.moves().any(|(_, export)| export.to == id)
     }
 
+    /// Whether slots are on their way from a shard.
+    pub fn gives_slots(&self, shard: ShardIndex) -> bool {
+        self.moves().any(|(from, _)| from.shard == shard)
+    }
+
+    /// The shards from which slots are on their way to this one.
+    pub fn sources(&self, shard: ShardIndex) -> BTreeSet<ShardIndex> {
+        let goes_here = |export: &Export| self.home_of(export.to).is_some_and(|home| home.shard == shard);
+        self.moves().filter(|(_, export)| goes_here(export)).map(|(from, _)| from.shard).collect()
+    }
+
     /// Whether slots are on their way from or to a shard.
     pub fn is_moving(&self, shard: ShardIndex) -> bool {
-        let goes_to = |id| self.home_of(id).is_some_and(|home| home.shard == shard);
-        self.moves().any(|(from, export)| from.shard == shard || goes_to(export.to))
+        self.gives_slots(shard) || !self.sources(shard).is_empty()
     }
 
     /// Whether somebody wishes that this member does not lead.
