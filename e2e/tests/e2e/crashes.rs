@@ -18,15 +18,10 @@ async fn formed_with_a_crash(k: &Bench, operator: &LocalOperator, writes: u32) -
 #[e2e::test(exclusive, minutes = 20)]
 async fn an_operator_killed_while_a_cluster_forms_is_continued_by_the_next(k: Bench) -> Result<()> {
     let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
-    let mut outcome = Ok(true);
     for writes in [5, 25] {
-        outcome = formed_with_a_crash(&k, &operator, writes).await;
-        if outcome.is_err() {
-            break;
-        }
+        formed_with_a_crash(&k, &operator, writes).await?;
     }
-    scale(k.client(), 2).await?;
-    outcome.map(drop)
+    Ok(())
 }
 
 /// All the way, one after the other.
@@ -35,16 +30,13 @@ async fn an_operator_killed_while_a_cluster_forms_is_continued_by_the_next(k: Be
 async fn an_operator_killed_after_any_of_its_writes_is_continued_by_the_next(k: Bench) -> Result<()> {
     let step = step(5)?;
     let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
-    let mut outcome = Ok(true);
     for writes in (1..).step_by(step) {
-        outcome = formed_with_a_crash(&k, &operator, writes).await;
-        if !matches!(outcome, Ok(true)) {
+        if !formed_with_a_crash(&k, &operator, writes).await? {
             println!("{writes} writes are all that it takes");
             break;
         }
     }
-    scale(k.client(), 2).await?;
-    outcome.map(drop)
+    Ok(())
 }
 
 /// Five clusters at once, and none of the operators lives for longer than a second.
@@ -52,35 +44,25 @@ async fn an_operator_killed_after_any_of_its_writes_is_continued_by_the_next(k: 
 #[ignore = "long"]
 async fn an_operator_killed_every_second_still_forms_five_clusters(k: Bench) -> Result<()> {
     let operator = LocalOperator::instead_of_the_installed_one(&k).await?;
-    let outcome = formed_by_short_lives(&k, &operator).await;
-    scale(k.client(), 2).await?;
-    outcome
-}
-
-async fn formed_by_short_lives(k: &Bench, operator: &LocalOperator) -> Result<()> {
     let mut clusters = Vec::new();
     for number in 0..5 {
         let spec = "{replicasPerMaster: 1, persistence: {enabled: false}}";
-        clusters.push(Cluster::apply(k, &format!("hasty-{number}"), spec).await?);
+        clusters.push(Cluster::apply(&k, &format!("hasty-{number}"), spec).await?);
     }
     for _ in 0..40 {
-        let mut doomed = operator.start(None)?;
+        let doomed = operator.start(None)?;
         tokio::time::sleep(secs(1)).await;
-        doomed.kill()?;
-        doomed.wait()?;
+        drop(doomed);
     }
     for cluster in &clusters {
         let formed = k.objects::<ValkeyCluster>().get(cluster.name()).await?.status.and_then(|status| status.phase);
         println!("{} after forty lives of a second: {formed:?}", cluster.name());
     }
-    let mut heir = operator.start(None)?;
-    let mut outcome = Ok(());
+    let _heir = operator.start(None)?;
     for cluster in &clusters {
-        outcome = outcome.and(cluster.ready(secs(90)).await.map(drop));
+        cluster.ready(secs(90)).await?;
     }
-    heir.kill()?;
-    heir.wait()?;
-    outcome
+    Ok(())
 }
 
 #[e2e::test(exclusive)]
@@ -99,6 +81,8 @@ async fn a_deleted_primary_hands_over_by_itself_while_there_is_no_operator(k: Be
     .await;
     scale(k.client(), 2).await?;
     outcome?;
+    // Nobody has looked since the pod was deleted: what the status says is about before.
+    cache.until_whole(secs(60)).await?;
     cache.settled(secs(60)).await?;
     let verdict = witness.stop().await?;
     println!("{verdict}");

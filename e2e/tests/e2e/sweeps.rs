@@ -11,7 +11,7 @@ use valkey_api::ValkeyCluster;
 use valkey_api::upgrade::UpgradePhase;
 
 use crate::drains::kubectl;
-use crate::local_operator::{LocalOperator, reached_with_a_crash, scale, step};
+use crate::local_operator::{LocalOperator, reached_with_a_crash, step};
 use crate::upgrades::{self, NEW, OLD};
 
 const LIMIT: Duration = Duration::from_mins(3);
@@ -159,7 +159,6 @@ async fn swept(k: Bench, change: Change) -> Result<()> {
             kubectl(&["uncordon", &node(&k, turn).await?]).await?;
         }
     }
-    scale(k.client(), 2).await?;
     outcome
 }
 
@@ -167,9 +166,7 @@ async fn swept(k: Bench, change: Change) -> Result<()> {
 #[e2e::test(exclusive, minutes = 10)]
 async fn an_operator_killed_while_shards_come_and_go_takes_nothing_with_it(k: Bench) -> Result<()> {
     let cache = Change::Shards.cluster(&k).await?;
-    let outcome = sweep(&k, &cache, Change::Shards, [6, 8].into_iter()).await;
-    scale(k.client(), 2).await?;
-    outcome
+    sweep(&k, &cache, Change::Shards, [6, 8].into_iter()).await
 }
 
 #[e2e::test(exclusive, minutes = 30)]
